@@ -42,6 +42,7 @@ MachineReported = (
     | on.MachineAdded
     | on.MachineBroken
     | on.MachineRepaired
+    | on.MachineWiped
     | on.MachineReclaimed
     | on.MachineReturned
 )

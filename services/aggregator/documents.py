@@ -254,6 +254,7 @@ def _capacity(item: CapacityObject) -> Document:
         "triage": item.triage,
         "reclaimed": item.reclaimed,
         "toReclaim": item.to_reclaim,
+        **({"zap": item.zap} if item.zap else {}),
         **({"givingWay": item.giving_way} if item.giving_way else {}),
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         "resourceVersion": str(item.version),

@@ -1,24 +1,33 @@
 """The machines of the read model after an event, and the counts of their offering."""
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, get_args
 
 from aggregator import MachineReported
 from aggregator.objects import CapacityObject, Faults, MachineStatus, NodeObject
 from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
+from nodepool.contract.commands import WipeFault
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import offering_key
 from nodepool.contract.node_states import MachineState as Outside
-from nodepool.placement.machines import RECLAIMED, TRIAGE, Inventory, Machine
+from nodepool.placement.machines import RECLAIMED, TRIAGE, ZAP, Inventory, Machine
 from nodepool.service import Context
 from nodepool.state.values import replace
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that take effect at once if the machine is a Node."""
-MachineState = Literal["free", "assigned", "triage", "reclaimed"]
+MachineState = Literal["free", "assigned", "triage", "reclaimed", "zap"]
+PLACES: Final[Mapping[str, MachineState]] = MappingProxyType(
+    {"": "free", TRIAGE: "triage", RECLAIMED: "reclaimed", ZAP: "zap"}
+)
+"""The state of a machine by its holder; every other holder is a NodePool."""
 MachineEvent = (
     on.MachineAdded
     | on.MachineRepaired
+    | on.MachineWiped
+    | on.MachineStateChanged
     | on.MachineReclaimed
     | on.MachineReturned
     | on.CWNodeAssigned
@@ -36,7 +45,10 @@ def machine_reported(model: ReadModel, event: MachineReported, context: Context)
     if before is None:
         return model
     if isinstance(event, on.MachineStateChanged):
-        after = replace(before, state=event.state, version=context.position)
+        model = with_inventory(model, event, model.inventory.fold_change(event), context)
+        before = model.machines[event.machine_key]
+        cause = event.cause or before.cause
+        after = replace(before, state=event.state, version=context.position, cause=cause)
     else:
         holder = model.node_on(event.machine_key)
         node = model.nodes.get(holder) if holder is not None else None
@@ -101,11 +113,7 @@ def count_giving_way(
 
 def state_of(machine: Machine) -> MachineState:
     """Return the state of a machine."""
-    if not machine.holder:
-        return "free"
-    if machine.holder == RECLAIMED:
-        return "reclaimed"
-    return "triage" if machine.holder == TRIAGE else "assigned"
+    return PLACES.get(machine.holder, "assigned")
 
 
 def _recount_offering(
@@ -119,6 +127,7 @@ def _recount_offering(
         "assigned": item.assigned,
         "triage": item.triage,
         "reclaimed": item.reclaimed,
+        "zap": item.zap,
     }
     counts[state_of(after)] += 1
     if before is not None:
@@ -130,6 +139,7 @@ def _recount_offering(
         assigned=counts["assigned"],
         triage=counts["triage"],
         reclaimed=counts["reclaimed"],
+        zap=counts["zap"],
     )
 
 
@@ -140,7 +150,7 @@ def _changed_hands(
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
-    if faults is not None and isinstance(event, on.CWNodeAssigned):
+    if faults is not None and _shows_fault(faults, after, event):
         faults = replace(faults, times=faults.times - 1, failing=faults.fault)
     elif faults is not None:
         faults = replace(faults, failing="") if faults.times else None
@@ -150,6 +160,13 @@ def _changed_hands(
     return replace(
         before, version=context.position, cause=cause, state=Outside.TRIAGE, faults=faults
     )
+
+
+def _shows_fault(faults: Faults, after: Machine, event: MachineEvent) -> bool:
+    """Return whether a fault shows now: at the start of a boot, or of a wipe."""
+    if faults.fault in get_args(WipeFault):
+        return after.holder == ZAP and faults.times > 0
+    return isinstance(event, on.CWNodeAssigned)
 
 
 def _faults_of_broken(

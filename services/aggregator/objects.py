@@ -335,6 +335,7 @@ class CapacityObject:
     to_reclaim: how many machines the operator wants to hold back.
     giving_way: how many of these Nodes are to give way.
     preempting_since: when the last of these Nodes was asked, or its preemption began; else None.
+    zap: how many machines are being wiped.
     """
 
     zone: str
@@ -347,6 +348,7 @@ class CapacityObject:
     to_reclaim: int = 0
     giving_way: int = 0
     preempting_since: datetime | None = None
+    zap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +384,7 @@ class MachineStatus:
 
 @dataclass(frozen=True, slots=True)
 class MachineObject:
-    """A machine, free, assigned, in triage or reclaimed, with its status."""
+    """A machine, free, assigned, in triage, reclaimed or being wiped, with its status."""
 
     machine: Machine
     status: MachineStatus

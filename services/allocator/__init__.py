@@ -27,6 +27,8 @@ Hears = (
     | on.PreemptionPending
     | on.MachineAdded
     | on.MachineRepaired
+    | on.MachineWiped
+    | on.MachineStateChanged
 )
 Says = (
     on.GrantAcknowledged

@@ -114,11 +114,13 @@ def _is_checked(state: State, need: Need) -> bool:
 def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[MachineKey]:
     """Yield the machines that an operator gives back, then the machines that are certain to come.
 
-    The latter belong to Nodes that leave no later than a preemption would end, and to Nodes that
-    are still to be asked to leave.
+    The latter are being wiped, or belong to Nodes that leave no later than a preemption would end,
+    or to Nodes that are still to be asked to leave. A preempted Node's machine is wiped, too, so a
+    wipe that has begun ends earlier. A wipe that fails ends, too; then one more Node gives way.
     """
     stock, supply = state.stock(offering), state.supply(offering)
     yield from islice(stock.reclaimed, stock.returned)
+    yield from stock.wiping
     leave = _leaving_next(state, offering)
     yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
 
@@ -127,7 +129,7 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """Return the number of machines that `coming` yields, without a list of these machines."""
     stock, supply = state.stock(offering), state.supply(offering)
     back = len(supply.returning) + len(supply.returning_soon(now))
-    return stock.returned + back + len(_leaving_next(state, offering))
+    return stock.returned + len(stock.wiping) + back + len(_leaving_next(state, offering))
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:

@@ -13,7 +13,7 @@ from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, Machin
 from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.placement.line import Line
-from nodepool.placement.machines import RECLAIMED
+from nodepool.placement.machines import RECLAIMED, ZAP
 from nodepool.placement.plan import hold_back, reclaimable
 
 Reclaim = ReclaimCapacity | ReturnCapacity
@@ -65,7 +65,8 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
     free, pending = reclaimable(state.inventory, offering), state.stock(offering).outstanding
     in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
     spot, leave = (0, 0) if in_racks else _not_free(state, offering, now)
-    most = max(0, free + spot + leave - pending)
+    wiped = 0 if in_racks else len(state.stock(offering).wiping)
+    most = max(0, free + spot + leave + wiped - pending)
     if command.count <= most:
         return None
     there = f"{free} free and {format_count(spot, 'spot Node')}"
@@ -74,6 +75,8 @@ def _excess(state: State, command: Reclaim, now: datetime) -> tuple[str, str] | 
     elif leave:
         leaving = format_count(leave)
         there = f"{free} free, {format_count(spot, 'spot Node')} and, on the way out, {leaving}"
+    if wiped:
+        there = f"{there}, and {wiped} being wiped"
     message = (
         f"at most {format_count(most, 'machine')} {where} can be reclaimed, not {command.count}: "
     )
@@ -90,7 +93,7 @@ def _not_free(state: State, offering: OfferingKey, now: datetime) -> tuple[int, 
     spot = state.supply(offering).spot
     machines = state.inventory.machines
     holders = [machines[key].holder for key in coming(state, offering, now)]
-    leave = [holder for holder in holders if holder != RECLAIMED]
+    leave = [holder for holder in holders if holder not in (RECLAIMED, ZAP)]
     of_spot = sum(PoolKey(holder) in spot for holder in leave)
     return of_spot + sum(1 for _ in victims(state, offering, now)), len(leave) - of_spot
 

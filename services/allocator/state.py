@@ -78,6 +78,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         state = replace(state, fills=fills)
     if isinstance(message, MemberChanged):
         return _member_changed(state, message, context)
+    if isinstance(message, MachineChanged):
+        return _machine_changed(state, message)
     if isinstance(message, Announced):
         return _fold_announcement(state, message, context)
     match message:
@@ -94,10 +96,6 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return state if pool is None else _store_pool(state, replace(pool, quota_failed=True))
         case on.CapacityChecked(key=key, uid=uid) | on.CapacityCheckFailed(key=key, uid=uid):
             return _fold_capacity_check(state, state.pool(key, uid), message)
-        case on.MachineAdded() | on.MachineRepaired():
-            return _machine_changed(state, message)
-        case on.MachineReclaimed() | on.MachineReturned():
-            return _machine_changed(state, message)
         case on.CWNodeAssigned():
             return _fold_assignment(state, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():

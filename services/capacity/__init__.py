@@ -20,6 +20,8 @@ Hears = (
     | on.CWNodeRegistrationFailed
     | on.MachineAdded
     | on.MachineRepaired
+    | on.MachineWiped
+    | on.MachineStateChanged
     | on.MachineReclaimed
     | on.MachineReturned
     | on.NodePreemptionRequested

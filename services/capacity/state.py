@@ -15,6 +15,7 @@ from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.placement.claims import Check
+from nodepool.placement.machines import MachineChanged
 from nodepool.placement.placement import Placement
 from nodepool.placement.racks import change_count
 from nodepool.service import Context
@@ -51,6 +52,9 @@ class State(Placement[Pool]):
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """Return the state after a message; a message about an unknown NodePool changes no NodePool."""
+    if isinstance(message, MachineChanged):
+        state = replace(state, inventory=state.inventory.fold_change(message))
+        return _change_supply(state, message.machine_key, context.time)
     match message:
         case on.ClusterRegistered(org=org, zone=zone):
             zones = {*state.zones.get(org, ()), zone}
@@ -78,11 +82,6 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _fold_departure(state, message, context)
         case on.NodePoolDeleting(key=key, uid=uid):
             return _fold_deletion(state, state.pool(key, uid), context.time)
-        case (
-            on.MachineAdded() | on.MachineRepaired() | on.MachineReclaimed() | on.MachineReturned()
-        ):
-            state = replace(state, inventory=state.inventory.fold_change(message))
-            return _change_supply(state, message.machine_key, context.time)
         case on.CapacityReclaimed():
             offering = offering_key(message.zone, message.instance_type)
             inventory = state.inventory.reclaim(offering, message.count)

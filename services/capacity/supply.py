@@ -133,6 +133,9 @@ def _promise(
     before, coming = dict[PoolKey, int](), 0
     found = needs(ranking, state.pools, operator, taken)
     open_needs = [need for need in found if need.beneficiary not in failed]
+    if wiping := tuple(state.stock(key).wiping):  # No Node gives way for what these machines meet.
+        met = meet(open_needs, state.inventory.line_of(wiping), failed, own)
+        open_needs = [need.without(len(machines)) for need, machines in met]
     for need, machines in meet(open_needs, state.inventory.line_of(keys), failed, own):
         if need.beneficiary is None:
             coming += len(machines)

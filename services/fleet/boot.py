@@ -14,9 +14,10 @@ from fleet.conditions import (
     problem_begun,
     problems_ended,
 )
-from fleet.machine import Machine
+from fleet.machine import Fault, Machine
 from fleet.pods import observe_node
 from fleet.silence import with_silence
+from fleet.wipes import WIPE_FAULTS
 from nodepool.contract import events as on
 from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
@@ -73,7 +74,7 @@ def shows(machine: Machine, fault: NodeFault) -> bool:
 
 def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
     """Return the machine at the start of a stay; the boot of a silent machine never ends."""
-    failing = machine.fault if machine.fault_times else ""
+    failing = _fault_of_boot(machine)
     done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
     return replace(
         powered_off(machine),
@@ -81,9 +82,17 @@ def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
         cordon=0,
         boot=0,
         failing=failing,
-        fault_times=max(0, machine.fault_times - 1),
+        fault_times=machine.fault_times - bool(failing),
         boots_at=done,
+        unwiped=machine.wipe_s > 0,
+        wiped_at=None,
     )
+
+
+def _fault_of_boot(machine: Machine) -> Fault:
+    """Return how the next boot of a machine fails; a fault of a wipe waits for the next wipe."""
+    is_of_boot = machine.fault_times > 0 and machine.fault not in WIPE_FAULTS
+    return machine.fault if is_of_boot else ""
 
 
 def powered_off(machine: Machine) -> Machine:
@@ -115,14 +124,14 @@ def powered_off(machine: Machine) -> Machine:
 
 def begin_reboot(machine: Machine, boot: int, now: datetime) -> Machine:
     """Return the machine at the start of a reboot in its stay; only DaemonSet Pods come back."""
-    failing = machine.fault if machine.fault_times else ""
+    failing = _fault_of_boot(machine)
     done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
     daemons = {name: pod for name, pod in machine.pods.items() if pod.daemon_set}
     return replace(
         machine,
         boot=boot,
         failing=failing,
-        fault_times=max(0, machine.fault_times - 1),
+        fault_times=machine.fault_times - bool(failing),
         boots_at=done,
         restarting=True,
         verifying=False,

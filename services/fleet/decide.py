@@ -30,6 +30,7 @@ from fleet.scheduling import end_pods, missing
 from fleet.silence import answer, found_silent, time_silences, types_ended
 from fleet.state import State, evolve
 from fleet.triage import move
+from fleet.wipes import report_wipe
 from nodepool.contract import events as on
 from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import (
@@ -99,10 +100,12 @@ def _missing(state: State, key: MachineKey | PoolKey, context: Context) -> Itera
 
 
 def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
-    """Yield the events that are due for a machine: triage, boot, verification, faults and Pods."""
+    """Yield the events that are due for a machine: triage, wipe, boot, verification, and so on."""
     now = context.time
     if machine.moves_at is not None and machine.moves_at <= now:
         yield from move(key, machine)
+    if machine.wiped_at is not None and machine.wiped_at <= now:
+        yield report_wipe(key, machine)
     yield from found_silent(key, machine, now)
     if machine.boots_at is not None and machine.boots_at <= now:
         if machine.restarting:
@@ -148,6 +151,8 @@ def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
             failures_per_day=command.failures_per_day,
             repair_seconds=command.repair_seconds,
             seed=command.seed,
+            wipes=command.wipe_seconds > 0,
+            wipe_seconds=command.wipe_seconds,
         )
 
 
@@ -176,7 +181,7 @@ def _command(
     match command:
         case BreakMachine():
             yield from _break(key, machine, command)
-        case RepairMachine() if machine.state is MachineState.PRODUCTION:
+        case RepairMachine() if machine.state in (MachineState.PRODUCTION, MachineState.ZAP):
             yield build_acceptance(command, "unchanged")
         case RepairMachine():
             yield build_acceptance(command, "done")

@@ -55,6 +55,9 @@ class Machine:
     state: its place in the data centre.
     visits: how often it came to triage since it was new.
     moves_at: when its next step in triage is due; None for never.
+    wipe_s: how long it is wiped after a stay, in seconds; 0 for no wipe.
+    unwiped: whether a stay has begun since it was wiped.
+    wiped_at: when its wipe is over; None if none is under way.
     """
 
     boot_s: float
@@ -93,6 +96,9 @@ class Machine:
     state: MachineState = MachineState.PRODUCTION
     visits: int = 0
     moves_at: datetime | None = None
+    wipe_s: float = 0
+    unwiped: bool = False
+    wiped_at: datetime | None = None
 
     @property
     def answers(self) -> bool:
@@ -125,6 +131,8 @@ class Machine:
             moments.append(self.moves_at)
         if self.unknown_at is not None:
             moments.append(self.unknown_at)
+        if self.wiped_at is not None:
+            moments.append(self.wiped_at)
         return min(moments, default=None)
 
 

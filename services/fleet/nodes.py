@@ -24,6 +24,7 @@ def build_machine(event: on.MachineAdded) -> Machine:
         failures_per_day=event.failures_per_day,
         repair_s=event.repair_seconds,
         seed=event.seed,
+        wipe_s=event.wipe_seconds,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fleet.machine import Machine
 from fleet.placement import free
 from fleet.waiting import WAITING_MAX, Pool, PoolPod, gpus_of
+from fleet.wipes import WIPE_FAULTS
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import (
@@ -107,6 +108,8 @@ def foreign(machine: Machine) -> Refusal | None:
 
 def unbreakable(machine: Machine, command: BreakMachine) -> Refusal | None:
     """Return why a machine cannot fail in this way; None if it can."""
+    if command.fault in WIPE_FAULTS and not machine.wipe_s:
+        return Refusal("fault", "must be another one: the machine is not wiped")
     if machine.pool is None or not machine.has_agent or command.fault != "kubelet":
         return None
     cluster = pool_path(machine.pool)[1]

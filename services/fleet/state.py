@@ -21,6 +21,7 @@ from fleet.nodes import (
 from fleet.pods import drain_machine, ending, with_pod, with_pods, without_pod
 from fleet.triage import end_stay, move_machine, repair_machine
 from fleet.waiting import Pool, PoolPod, concerns_pods, specify_pool
+from fleet.wipes import end_wipe
 from nodepool.contract import events as on
 from nodepool.contract.commands import (
     AddMachines,
@@ -111,7 +112,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.MachineStateChanged(machine_key=key, state=new):
             return _store_machine(state, key, move_machine(state.machines[key], new, context.time))
         case on.MachineRepaired(machine_key=key):
-            return _store_machine(state, key, repair_machine(state.machines[key]))
+            return _store_machine(state, key, repair_machine(state.machines[key], context.time))
+        case on.MachineWiped(machine_key=key):
+            return _store_machine(state, key, end_wipe(state.machines[key]))
         case on.MachineBooted(machine_key=key) | on.MachineFailed(machine_key=key):
             return _store_machine(state, key, end_boot(key, state.machines[key], context.time))
         case on.NodeVerified(machine_key=key):

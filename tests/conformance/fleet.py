@@ -6,7 +6,7 @@ from conformance.trial import Trial
 from nodepool.contract.commands import AddMachines, BreakMachine, MachineFault, RepairMachine
 from support.constants import H100, ZONE
 
-BOOT_S, VERIFY_S = 0.3, 0.3
+BOOT_S, VERIFY_S, WIPE_S = 0.3, 0.3, 0.3
 SILENT_S = 1.0
 """How long a machine of the fleet is silent until its Node gets Ready=Unknown."""
 
@@ -17,8 +17,8 @@ class FleetMachines:
     zone: ClassVar[str] = ZONE
     instance_type: ClassVar[str] = H100
 
-    def add(self, trial: Trial) -> None:
-        """Adds one machine."""
+    def add(self, trial: Trial, *, wipes: bool = False) -> None:
+        """Adds one machine, which is wiped after each stay if asked."""
         trial.tell(
             AddMachines(
                 zone=self.zone,
@@ -26,6 +26,7 @@ class FleetMachines:
                 count=1,
                 boot_seconds=BOOT_S,
                 verify_seconds=VERIFY_S,
+                wipe_seconds=WIPE_S if wipes else 0,
             )
         )
 

@@ -23,11 +23,14 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineFailed,
     MachineRepaired,
+    MachineStateChanged,
+    MachineWiped,
     NodeConditionChanged,
     NodeObserved,
     NodeVerified,
 )
 from nodepool.contract.model import NodePhase
+from nodepool.contract.node_states import MachineState
 
 Story = Callable[[Trial], None]
 PHASE = NodePhase
@@ -307,6 +310,71 @@ def an_agent_reports_the_nodes_of_its_cluster(trial: Trial) -> None:
     assert set(trial.said_of(stay.node)) == {"MachineAdded", "MachineBooted"}
 
 
+# A machine is wiped between its stays.
+
+
+def a_machine_is_wiped_when_its_stay_is_over(trial: Trial) -> None:
+    first = trial.assign(trial.add_machine(wipes=True))
+    trial.expect(MachineBooted, first.node)
+    trial.settle()
+    assert "MachineWiped" not in trial.said_of(first.node)
+
+    trial.tell(deleted(first))
+
+    trial.expect(MachineWiped, first.node, assignment=first.assignment)
+    second = trial.assign(first.node)
+    trial.expect(MachineBooted, first.node, assignment=second.assignment)
+    trial.tell(deleted(second), deleted(second))
+    trial.expect(MachineWiped, first.node, assignment=second.assignment)
+    trial.settle()
+    assert trial.said_of(first.node).count("MachineWiped") == 2
+
+
+def a_machine_is_wiped_whose_boot_was_not_over(trial: Trial) -> None:
+    stay = trial.assign(trial.add_machine(wipes=True))
+
+    trial.tell(deleted(stay))
+
+    trial.expect(MachineWiped, stay.node, assignment=stay.assignment)
+
+
+def a_repaired_machine_is_wiped(trial: Trial) -> None:
+    stay = trial.assign(trial.add_machine(wipes=True))
+    trial.expect(MachineBooted, stay.node)
+    trial.tell(deleted(stay, triage=True))
+
+    trial.machines.repair(trial, stay.node)
+
+    trial.expect(MachineRepaired, stay.node)
+    trial.expect(MachineWiped, stay.node, assignment=stay.assignment)
+
+
+def a_wipe_that_fails_names_the_cause_and_is_done_after_the_repair(trial: Trial) -> None:
+    stay = trial.assign(trial.add_machine(wipes=True))
+    trial.expect(MachineBooted, stay.node)
+    trial.machines.break_machine(trial, stay.node, "wipe")
+
+    trial.tell(deleted(stay))
+
+    failed = trial.expect(MachineStateChanged, stay.node, state=MachineState.ZAP_FAIL)
+    assert failed.cause
+    trial.machines.repair(trial, stay.node)
+    trial.expect(MachineRepaired, stay.node)
+    trial.expect(MachineWiped, stay.node, assignment=stay.assignment)
+
+
+def a_wipe_goes_on_after_a_restart_of_the_provider(trial: Trial) -> None:
+    stay = trial.assign(trial.add_machine(wipes=True))
+    trial.expect(MachineBooted, stay.node)
+
+    trial.tell(deleted(stay))
+    trial.restart()
+
+    trial.expect(MachineWiped, stay.node, assignment=stay.assignment)
+    trial.settle()
+    assert trial.said_of(stay.node).count("MachineWiped") == 1
+
+
 # The provider is restarted, and hears what it must not follow.
 
 
@@ -418,6 +486,11 @@ STORIES: tuple[Story, ...] = (
     a_lock_is_observed,
     a_drained_machine_returns_and_boots_for_the_next_nodepool,
     an_agent_reports_the_nodes_of_its_cluster,
+    a_machine_is_wiped_when_its_stay_is_over,
+    a_machine_is_wiped_whose_boot_was_not_over,
+    a_repaired_machine_is_wiped,
+    a_wipe_that_fails_names_the_cause_and_is_done_after_the_repair,
+    a_wipe_goes_on_after_a_restart_of_the_provider,
     a_boot_goes_on_after_a_restart_of_the_provider,
     reboot_and_verification_go_on_after_a_restart_of_the_provider,
     a_request_that_comes_twice_is_followed_once,

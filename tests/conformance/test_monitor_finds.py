@@ -114,6 +114,11 @@ def returned_to_vendor(event: Any) -> Iterable[Message]:
     return event, on.MachineStateChanged(**of_machine(event), state=MachineState.RMA)
 
 
+def wiped(event: Any) -> Iterable[Message]:
+    """An event, and the wipe of its machine in the middle of a stay."""
+    return event, on.MachineWiped(**of_machine(event), assignment=event.assignment)
+
+
 PLANTS: Mapping[ProviderRule | ProviderDuty, Plant] = {
     "ZoneOfAnotherProvider": Plant(FLEET, scenarios.a_machine_boots_for_its_assignment),
     "MachineUnknown": Plant(
@@ -171,6 +176,15 @@ PLANTS: Mapping[ProviderRule | ProviderDuty, Plant] = {
     ),
     "StateOutOfOrder": Plant(
         saying(returned_to_vendor, on.MachineBooted), scenarios.a_machine_boots_for_its_assignment
+    ),
+    "WipeNotRequested": Plant(
+        saying(wiped, on.MachineBooted), scenarios.a_machine_is_wiped_when_its_stay_is_over
+    ),
+    "WipedTwice": Plant(
+        saying(twice, on.MachineWiped), scenarios.a_machine_is_wiped_when_its_stay_is_over
+    ),
+    "WipeNotReported": Plant(
+        saying(lambda _: (), on.MachineWiped), scenarios.a_machine_is_wiped_whose_boot_was_not_over
     ),
     "BootNotReported": Plant(deaf(on.NodeUpdated), scenarios.a_reboot_that_fails_names_the_cause),
     "VerificationNotReported": Plant(

@@ -33,8 +33,11 @@ class Machines(Protocol):
     zone: ClassVar[str]
     instance_type: ClassVar[str]
 
-    def add(self, trial: "Trial") -> None:
-        """Adds one machine, whose boot and verification take less than a second."""
+    def add(self, trial: "Trial", *, wipes: bool = False) -> None:
+        """Adds one machine, whose boot, verification and wipe take less than a second.
+
+        wipes: whether it is wiped after each stay.
+        """
 
     def break_machine(self, trial: "Trial", machine: str, fault: MachineFault) -> None:
         """Breaks a machine, at once if it is a Node and the fault is one of Nodes."""
@@ -139,10 +142,10 @@ class Trial(ABC):
         self.expect(MachineBooted, spare)
         self.tell(deleted(stay))
 
-    def add_machine(self) -> str:
-        """The name of a new machine."""
-        self.machines.add(self)
-        return self.expect(MachineAdded).machine
+    def add_machine(self, *, wipes: bool = False) -> str:
+        """The name of a new machine, which is wiped after each stay if asked."""
+        self.machines.add(self, wipes=wipes)
+        return self.expect(MachineAdded, wipes=wipes).machine
 
     def assign(self, machine: str, cluster: str = CLUSTER) -> CWNodeAssigned:
         """The stay of a machine that is assigned to a NodePool of this cluster."""

@@ -14,7 +14,7 @@ from support.world_harness import WorldHarness
 
 def given_a_node_to_be_rebooted(world: WorldHarness, fault: str) -> None:
     """A reboot would cure n1, whose machine has a further fault in store."""
-    world.given_machines(3, verifySeconds=60)
+    world.given_machines(3, verifySeconds=60, wipeSeconds=60)
     world.apply("train", 2, lifecycle=UNCURED)
     world.pass_time(minutes=5)
     world.break_machines("n1", fault="kernel-deadlock")
@@ -25,7 +25,7 @@ def given_a_node_to_be_rebooted(world: WorldHarness, fault: str) -> None:
 
 def given_a_node_that_boots(world: WorldHarness, fault: str) -> None:
     """The boot of n1 is under way, and will show the fault."""
-    world.given_machines(3, boot_s=300, verifySeconds=60)
+    world.given_machines(3, boot_s=300, verifySeconds=60, wipeSeconds=60)
     world.break_machines("n1", fault=fault, times=2)
     world.apply("train", 2, lifecycle=UNCURED)
     world.pass_time(minutes=1)
@@ -33,7 +33,7 @@ def given_a_node_that_boots(world: WorldHarness, fault: str) -> None:
 
 def given_a_node_to_be_replaced(world: WorldHarness, fault: str) -> None:
     """The machine that would replace n1 has a fault in store."""
-    world.given_machines(3, verifySeconds=60)
+    world.given_machines(3, verifySeconds=60, wipeSeconds=60)
     world.apply("train", 2, lifecycle=UNCURED)
     world.pass_time(minutes=5)
     world.break_machines("n1", fault="gpu-lost")

@@ -241,7 +241,7 @@ PLANTS: Mapping[str, Plant] = {
         RESERVED,
         (),
         {"nodepool.explanation.reservation_remedies.stays_usable": taken_by_nobody},
-        seed=30,
+        seed=15,
     ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",

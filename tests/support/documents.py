@@ -100,6 +100,7 @@ class Capacity(TypedDict):
     assigned: int
     triage: int
     reclaimed: int
+    zap: NotRequired[int]
     toReclaim: int
 
 

@@ -11,9 +11,12 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
+    MachineStateChanged,
+    MachineWiped,
 )
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
-from nodepool.placement.machines import TRIAGE, Inventory, Machine, labels_of
+from nodepool.contract.node_states import MachineState
+from nodepool.placement.machines import TRIAGE, ZAP, Inventory, Machine, labels_of
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -55,6 +58,16 @@ def deleted(name: str, assignment: int, *, triage: bool = False) -> CWNodeDelete
 def repaired(name: str) -> MachineRepaired:
     """A machine is in service again."""
     return MachineRepaired(zone=ZONE, machine=name)
+
+
+def wiped(name: str, assignment: int) -> MachineWiped:
+    """Nothing is left of this stay of a machine."""
+    return MachineWiped(zone=ZONE, machine=name, assignment=assignment)
+
+
+def not_wiped(name: str) -> MachineStateChanged:
+    """The wipe of a machine has failed."""
+    return MachineStateChanged(zone=ZONE, machine=name, state=MachineState.ZAP_FAIL, cause="broken")
 
 
 def unregistered(name: str, assignment: int) -> CWNodeRegistrationFailed:
@@ -154,6 +167,77 @@ def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
 
     assert inventory.depart(deleted("unknown", 1)) is inventory
     assert inventory.depart(unregistered("unknown", 1)) is inventory
+
+
+def wiping(name: str) -> Inventory:
+    """An inventory with one machine that is being wiped after its stay 2."""
+    added_ = added(name).model_copy(update={"wipes": True})
+    inventory = Inventory().fold_change(added_).assign(key(name), "acme/prod/train", 1)
+    inventory = inventory.depart(deleted(name, 1)).fold_change(wiped(name, 1))
+    return inventory.assign(key(name), "acme/prod/serve", 2).depart(deleted(name, 2))
+
+
+def test_a_new_machine_that_will_be_wiped_is_free() -> None:
+    inventory = Inventory().fold_change(added("a").model_copy(update={"wipes": True}))
+
+    assert free(inventory) == ["a"]
+
+
+def test_a_machine_is_free_once_it_has_been_wiped_after_its_last_stay() -> None:
+    inventory = wiping("a")
+
+    assert (free(inventory), inventory.machines[key("a")].holder) == ([], ZAP)
+    assert free(inventory.fold_change(wiped("a", 2))) == ["a"]
+
+
+@pytest.mark.parametrize("assignment", [0, 1, 3])
+def test_the_wipe_after_another_stay_frees_no_machine(assignment: int) -> None:
+    inventory = wiping("a")
+
+    assert inventory.fold_change(wiped("a", assignment)) is inventory
+
+
+def test_a_node_is_not_wiped_whatever_its_provider_says() -> None:
+    inventory = wiping("a").fold_change(wiped("a", 2)).assign(key("a"), "acme/prod/train", 3)
+
+    assert inventory.fold_change(wiped("a", 3)) is inventory
+    assert free(inventory.depart(deleted("a", 3))) == []
+
+
+def test_a_machine_that_is_being_wiped_stays_so_if_its_node_leaves_twice() -> None:
+    inventory = wiping("a")
+
+    assert inventory.depart(deleted("a", 2)) is inventory
+    assert inventory.depart(deleted("a", 2, triage=True)) is inventory
+
+
+def test_a_machine_in_triage_stays_there_when_it_is_wiped_and_is_free_after_its_repair() -> None:
+    held = wiping("a").fold_change(wiped("a", 2)).assign(key("a"), "acme/prod/train", 3)
+    broken = held.depart(unregistered("a", 3))
+
+    inventory = broken.fold_change(wiped("a", 3))
+
+    assert (free(inventory), inventory.machines[key("a")].holder) == ([], TRIAGE)
+    assert free(inventory.fold_change(repaired("a"))) == ["a"]
+    assert free(broken.fold_change(repaired("a"))) == []
+    assert free(broken.fold_change(repaired("a")).fold_change(wiped("a", 3))) == ["a"]
+
+
+def test_a_machine_whose_wipe_has_failed_is_wiped_again_after_its_repair() -> None:
+    failed = wiping("a").fold_change(not_wiped("a"))
+
+    again = failed.fold_change(repaired("a"))
+
+    assert (failed.machines[key("a")].holder, again.machines[key("a")].holder) == (TRIAGE, ZAP)
+    assert (free(again), free(again.fold_change(wiped("a", 2)))) == ([], ["a"])
+
+
+def test_only_a_machine_that_is_being_wiped_fails_to_be() -> None:
+    inventory = stock("a", "b").assign(key("a"), "acme/prod/train", 1)
+
+    for name in ("a", "b", "unknown"):
+        assert inventory.fold_change(not_wiped(name)) is inventory
+        assert inventory.fold_change(wiped(name, 1)) is inventory
 
 
 def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:

@@ -31,8 +31,9 @@ from nodepool.contract.model import (
     ScaleDownStrategy,
     SchedulingPriority,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.placement.line import Shelf
-from nodepool.placement.machines import RECLAIMED, Inventory, Machine, labels_of
+from nodepool.placement.machines import RECLAIMED, ZAP, Inventory, Machine, labels_of
 from nodepool.placement.racks import NVLINK_DOMAIN
 from nodepool.placement.ranking import Ranking
 from nodepool.service import Context
@@ -58,6 +59,11 @@ def accepts(affinity: Affinity | None, machine: Machine) -> bool:
     key = machine_key(machine.zone, machine.name)
     shelf = Shelf.of({"": [key]}, lambda _: labels_of(machine))
     return shelf.labels.find_accepted(affinity) == 1
+
+
+def name_of(machine: Machine) -> str:
+    """The name of a machine."""
+    return machine.name
 
 
 def check_output(state: AllocatorState, output: Message) -> None:
@@ -136,7 +142,7 @@ class Cell:
         ]
         return sorted(every, key=lambda each: each[1])
 
-    def act(self, what: str, first: int, second: int) -> None:
+    def act(self, what: str, first: int, second: int) -> None:  # noqa: C901  # It lists the acts.
         """Do one thing; the numbers say to which object, and how much."""
         key = KEYS[first % len(KEYS)]
         if what == "machines":
@@ -154,6 +160,14 @@ class Cell:
             for machine in sorted(self.allocator.state.inventory.machines):
                 name = machine.rpartition("/")[2]
                 self.hear(on.MachineRepaired(zone=ZONE, machine=name))
+        elif what == "wipe":
+            for each in sorted(self.allocator.state.inventory.machines.values(), key=name_of):
+                stay = each.assignment - second % 2
+                self.hear(on.MachineWiped(zone=ZONE, machine=each.name, assignment=stay))
+        elif what == "fail to wipe":
+            for each in sorted(self.allocator.state.inventory.machines.values(), key=name_of):
+                failed = MachineState.ZAP_FAIL
+                self.hear(on.MachineStateChanged(zone=ZONE, machine=each.name, state=failed))
         elif nodes := self.nodes():
             for event in self._of_node(what, *nodes[first % len(nodes)], second):
                 self.hear(event)
@@ -164,7 +178,8 @@ class Cell:
             self.machines += 1
             labels = {NVLINK_DOMAIN: f"d{second % 3}", LEAF: f"l{self.machines % 2}"}
             name = f"g{self.machines:03}"
-            self.hear(on.MachineAdded(zone=ZONE, machine=name, instance_type=kind, labels=labels))
+            added = on.MachineAdded(zone=ZONE, machine=name, instance_type=kind, labels=labels)
+            self.hear(added.model_copy(update={"wipes": second % 2 == 0}))
 
     def _scale(self, key: PoolKey, number: int, *, is_valid: bool) -> None:
         self.generations[key] += 1
@@ -278,7 +293,7 @@ ACTS = st.tuples(
         [
             *("machines", "machines", "scale", "scale", "scale", "register", "register", "work"),
             *("work", "end", "end", "keep", "cordon", "reserve", "reclaim", "return", "repair"),
-            *("spoil", "delete"),
+            *("spoil", "delete", "wipe", "wipe", "fail to wipe"),
         ]
     ),
     st.integers(0, 60),
@@ -309,6 +324,11 @@ def check_inventory(inventory: Inventory) -> None:
         assert stock.in_service == sum(machine.is_in_service for machine in every.values())
         held_back = {key for key, machine in every.items() if machine.holder == RECLAIMED}
         assert set(stock.reclaimed) == held_back
+        wiped = {key for key, machine in every.items() if machine.holder == ZAP}
+        assert set(stock.wiping) == wiped
+        unwiped = {key for key, machine in every.items() if machine.unwiped}
+        assert wiped <= unwiped
+        assert not unwiped & (free | held_back)
 
 
 def check_rankings(state: AllocatorState | CapacityState) -> None:

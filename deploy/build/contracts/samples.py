@@ -90,6 +90,7 @@ from nodepool.contract.events import (
     MachineReturned,
     MachineStateChanged,
     MachineUpdateFailed,
+    MachineWiped,
     NodeActionRequested,
     NodeActivityChanged,
     NodeAnswered,
@@ -907,6 +908,12 @@ SAMPLES: tuple[Message, ...] = (
         rebooted_for=(RebootedFor(type="NVLinkStatusInactive", ended=NOON),),
     ),
     NodeAnswered(**OF, zone=ZONE, node=MACHINE, assignment=7),
+    MachineWiped(zone=ZONE, machine=MACHINE, assignment=7),
+    MachineAdded(zone=ZONE, machine=MACHINE, instance_type=KIND, wipes=True, wipe_seconds=300),
+    MachineStateChanged(
+        zone=ZONE, machine=MACHINE, state=MachineState.ZAP_FAIL, cause="its wipe has failed"
+    ),
+    AddMachines(zone=ZONE, instance_type=KIND, count=2, wipe_seconds=300),
 )
 
 

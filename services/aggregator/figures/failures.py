@@ -4,9 +4,11 @@ from typing import Final
 
 from aggregator import NodeLeft
 from aggregator.objects import NodeObject
-from nodepool.contract.events import CWNodeDeleted
+from nodepool.contract.events import CWNodeDeleted, MachineStateChanged
 from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.messages import OfMachine
 from nodepool.contract.node_failures import NodeFailure, failure_of
+from nodepool.contract.node_states import MachineState
 
 _AT_THE_END: Final = (
     NodeFailure.REBOOT_FAILED,
@@ -15,6 +17,9 @@ _AT_THE_END: Final = (
     NodeFailure.NOT_VERIFIED,
 )
 """The failures that become known only when the Node is deleted because of them."""
+
+_WIPE_FAILED: Final = "WipeFailed"
+"""Why a machine is out of service whose wipe has failed."""
 
 
 def problems_of(node: NodeObject) -> frozenset[str]:
@@ -28,6 +33,12 @@ def triage_cause(event: NodeLeft, node: NodeObject) -> str:
     if isinstance(event, CWNodeDeleted) and not event.triage:
         return ""
     return failure_of(event.message) or _problem(node) or _choose_default_cause(event)
+
+
+def wipe_cause(event: OfMachine) -> str:
+    """Return why a machine goes out of service whose wipe has failed; empty for other events."""
+    is_wipe = isinstance(event, MachineStateChanged) and event.state is MachineState.ZAP_FAIL
+    return _WIPE_FAILED if is_wipe else ""
 
 
 def failure_at_the_end(event: NodeLeft, cause: str) -> str:

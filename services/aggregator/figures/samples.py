@@ -101,10 +101,15 @@ def _quota(item: QuotaObject) -> Iterator[Sample]:
 
 
 def _offering(item: CapacityObject) -> Iterator[Sample]:
-    """Yield the machines in service; `_figures` counts the other machines by cause."""
-    counts = {"free": item.free, "assigned": item.assigned, "reclaimed": item.reclaimed}
+    """Yield the machines in service, wiped ones too; `_figures` counts the others by cause."""
+    counts = {
+        "free": item.free,
+        "assigned": item.assigned,
+        "reclaimed": item.reclaimed,
+        "zap": item.zap,
+    }
     for machine_state, count in counts.items():
-        if count or machine_state != "reclaimed":
+        if count or machine_state in ("free", "assigned"):
             yield Sample(
                 metrics.MACHINES, (item.zone, item.instance_type, machine_state, ""), count
             )
@@ -112,7 +117,7 @@ def _offering(item: CapacityObject) -> Iterator[Sample]:
 
 def _exists(item: CapacityObject) -> bool:
     """Return whether an offering has machines, and has an instance type that exists."""
-    counts = (item.free, item.assigned, item.reclaimed, item.triage)
+    counts = (item.free, item.assigned, item.reclaimed, item.triage, item.zap)
     return item.instance_type in INSTANCE_TYPES and any(counts)
 
 

@@ -6,7 +6,12 @@ from typing import NamedTuple, assert_never
 from immutables import Map
 
 from aggregator import CordonChanged, Hears, MachineReported, NodeChanged, NodeLeft
-from aggregator.figures.failures import failure_at_the_end, problems_of, triage_cause
+from aggregator.figures.failures import (
+    failure_at_the_end,
+    problems_of,
+    triage_cause,
+    wipe_cause,
+)
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
 from aggregator.figures.pools import PoolFigures
@@ -91,7 +96,7 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _node_left(figures, step, message, context)
         case OfMachine():
-            return _machine_changed(figures, step, message)
+            return _machine_changed(figures, step, message, wipe_cause(message))
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return _cordon_changed(figures, step, message, context)
         case on.QuotaChecked():

@@ -23,6 +23,7 @@ class MachineOptions(TypedDict, total=False):
     verify_seconds: float
     failures_per_day: float
     repair_seconds: float
+    wipe_seconds: float
     seed: int
 
 
@@ -56,7 +57,7 @@ class Fleet:
         )
 
     async def repair_machine(self, zone: str, machine: str) -> "CommandAccepted":
-        """Return a machine from triage to the free machines."""
+        """Return a machine from triage to the free machines, after a wipe if it is wiped."""
         from nodepool.contract.commands import RepairMachine
 
         return await self._send(RepairMachine(zone=zone, machine=machine))

@@ -17,10 +17,15 @@ from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfP
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
 
-MachineFault = Literal["boot", "registration", "silence", "hang", "verification", NodeFault]
+WipeFault = Literal["wipe", "wipe-hang"]
+"""How the wipe of a simulated machine fails: at its end, or because it does not end in an hour."""
+MachineFault = Literal[
+    "boot", "registration", "silence", "hang", "verification", NodeFault, WipeFault
+]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
 has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
-pass its verification. The others come while it is a Node; `contract.health` says what they are."""
+pass its verification. Others come while it is a Node; `contract.health` says what they are. The
+last two come when it is wiped."""
 UID_MAX = 63
 """The most characters of the uid of a Kubernetes; Kubernetes itself makes UUIDs of 36."""
 MACHINES_MAX = 500
@@ -203,6 +208,7 @@ class AddMachines(Command, OfZone):
     verify_seconds: how long each is verified after a boot, in seconds; 0 for no verification.
     failures_per_day: how often each fails while it is a Node, on average; 0 for never.
     repair_seconds: how long each is in triage until it is free again, in seconds; 0 for ever.
+    wipe_seconds: how long each is wiped after a stay in a NodePool, in seconds; 0 for no wipe.
     seed: makes the failures of these machines others than those of machines with another seed.
     in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
         `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
@@ -215,19 +221,21 @@ class AddMachines(Command, OfZone):
     verify_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     failures_per_day: Annotated[float, Field(ge=0, le=1_000)] = 0
     repair_seconds: Annotated[float, Field(ge=0, le=2_592_000)] = 0
+    wipe_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     in_racks: bool = False
 
 
 class RepairMachine(Command, OfMachine):
-    """Makes a machine that is in triage free again."""
+    """Makes a machine that is in triage free again, after a wipe if it is wiped after each stay."""
 
 
 class BreakMachine(Command, OfMachine):
-    """Makes a simulated machine fail the next times that it boots.
+    """Makes a simulated machine fail the next times that it boots, or is wiped.
 
     fault: how it fails. A machine that is a Node already hangs at once, and has any fault at once
-        that comes while it is a Node; one that hangs has it from its next boot on.
+        that comes while it is a Node; one that hangs has it from its next boot on. A fault of a
+        wipe comes with its next wipe.
     times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """

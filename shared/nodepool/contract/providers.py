@@ -36,6 +36,7 @@ ProviderSays = (
     on.MachineAdded
     | on.MachineRepaired
     | on.MachineStateChanged
+    | on.MachineWiped
     | on.MachineBooted
     | on.MachineFailed
     | on.NodeVerified
@@ -78,11 +79,17 @@ ProviderRule = Literal[
     "SilentNodeReported",
     "StateOutOfOrder",
     "VerificationNotRequested",
+    "WipeNotRequested",
+    "WipedTwice",
     "ZoneOfAnotherProvider",
 ]
 """The names of the rules; each name says what is wrong if the rule is broken."""
 ProviderDuty = Literal[
-    "AnswerMissing", "BootNotReported", "MarksNotObserved", "VerificationNotReported"
+    "AnswerMissing",
+    "BootNotReported",
+    "MarksNotObserved",
+    "VerificationNotReported",
+    "WipeNotReported",
 ]
 """The names of the reports that a provider owes; each name says what is missing."""
 PROVIDER_RULES: Final[Mapping[ProviderRule, str]] = MappingProxyType(
@@ -105,6 +112,8 @@ PROVIDER_RULES: Final[Mapping[ProviderRule, str]] = MappingProxyType(
         "MarkNotHeard": "an observed cordon or lock has a number that the provider has heard",
         "RepairNotNeeded": "only a machine that is out of service is repaired",
         "StateOutOfOrder": "a machine out of service changes its state in the order of the states",
+        "WipeNotRequested": "only a machine with `wipes` is wiped, after its last stay",
+        "WipedTwice": "a machine is wiped once after each stay",
     }
 )
 """What always holds of what a provider says, given what it had heard; a breach is a bug of it."""
@@ -114,6 +123,7 @@ PROVIDER_DUTIES: Final[Mapping[ProviderDuty, str]] = MappingProxyType(
         "VerificationNotReported": "`NodeVerified` follows when a Node is in phase verifying",
         "AnswerMissing": "`NodeConditionChanged` answers each `NodeReportRequested`",
         "MarksNotObserved": "`NodeObserved` follows when a cordon, a lock or a drain is requested",
+        "WipeNotReported": "`MachineWiped` or the state `zap-fail` follows each request to wipe",
     }
 )
 """What a provider owes sooner or later, except for a machine that does not answer."""

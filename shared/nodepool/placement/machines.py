@@ -17,27 +17,41 @@ from nodepool.contract.events import (
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
+    MachineStateChanged,
+    MachineWiped,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
+from nodepool.contract.node_states import MachineState
 from nodepool.placement.line import Line, Shelf
 from nodepool.placement.racks import domain_of
 from nodepool.state.maps import put
 from nodepool.state.queue import Queue
 from nodepool.state.values import replace
 
-MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
+MachineChanged = (
+    MachineAdded
+    | MachineRepaired
+    | MachineWiped
+    | MachineStateChanged
+    | MachineReclaimed
+    | MachineReturned
+)
 """The messages about a machine that is not a Node."""
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
 RECLAIMED = "reclaimed"
 """The holder of a machine that an operator holds back."""
+ZAP = "zap"
+"""The holder of a machine that is being wiped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
+    """A machine; `holder` is a NodePool's key, or names one of the places above; free if empty.
 
     assignment: the number of its last stay. since: when its NodePool began to wait for it.
+    wipes: whether its provider wipes it after each stay.
+    unwiped: whether a stay has begun since it was wiped; then it is never free.
     """
 
     zone: str
@@ -47,6 +61,8 @@ class Machine:
     holder: str = ""
     assignment: int = 0
     since: datetime | None = None
+    wipes: bool = False
+    unwiped: bool = False
 
     @property
     def offering(self) -> OfferingKey:
@@ -60,8 +76,13 @@ class Machine:
 
     @property
     def is_in_service(self) -> bool:
-        """Return whether the machine is free or a Node."""
+        """Return whether the machine is free, is being wiped, or is a Node."""
         return self.holder not in (TRIAGE, RECLAIMED)
+
+    @property
+    def next_holder(self) -> str:
+        """The holder once nothing else holds it: it is wiped if it has to be, or is free."""
+        return ZAP if self.unwiped else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +91,10 @@ class Stock:
 
     free: the free machines of each NVLink domain, in the order in which they became free.
     count: how many machines are free.
-    in_service: how many machines are free or Nodes.
+    in_service: how many machines are free, are being wiped, or are Nodes.
     reclaimed: the machines that are held back, in the order in which they were reclaimed.
     to_reclaim: how many machines an operator wants to hold back.
+    wiping: the machines that are being wiped, in the order in which their wipes began.
     """
 
     free: Map[str, Queue[MachineKey]] = Map()
@@ -80,6 +102,7 @@ class Stock:
     in_service: int = 0
     reclaimed: Queue[MachineKey] = Queue()
     to_reclaim: int = 0
+    wiping: Queue[MachineKey] = Queue()
 
     @property
     def outstanding(self) -> int:
@@ -108,6 +131,7 @@ class Stock:
             self.in_service + after.is_in_service - sum(each.is_in_service for each in known),
             reclaimed.put(key) if is_held_back else reclaimed.drop(key),
             self.to_reclaim,
+            self.wiping.put(key) if after.holder == ZAP else self.wiping.drop(key),
         )
 
 
@@ -128,17 +152,25 @@ class Inventory:
     def fold_change(self, event: MachineChanged) -> "Inventory":
         """Return the inventory after a message about a machine that is no Node.
 
-        A known machine is not added again, and only a machine in triage is repaired.
+        A known machine is not added again, and only a machine in triage is repaired. A wipe counts
+        only after the last stay of the machine, and frees it only if it was being wiped.
         """
         key = event.machine_key
         machine = self.machines.get(key)
         match event:
             case MachineAdded(zone=zone, machine=name, instance_type=kind, labels=labels):
-                added = Machine(zone, name, kind, labels)
+                added = Machine(zone, name, kind, labels, wipes=event.wipes)
                 return self if machine is not None else self._with(key, added)
             case MachineRepaired():
-                is_broken = machine is not None and machine.holder == TRIAGE
-                return self._with_holder(key, "") if is_broken else self
+                if machine is None or machine.holder != TRIAGE:
+                    return self
+                return self._with_holder(key, machine.next_holder)
+            case MachineWiped(assignment=assignment):
+                return self._wipe(key, assignment)
+            case MachineStateChanged(state=state):
+                is_wiped = machine is not None and machine.holder == ZAP
+                has_failed = is_wiped and state is MachineState.ZAP_FAIL
+                return self._with_holder(key, TRIAGE) if has_failed else self
             case MachineReclaimed():
                 holder = self.machines[key].holder
                 assert not holder, f"{key} is held by {holder}, and cannot be reclaimed"
@@ -155,18 +187,26 @@ class Inventory:
         """Return the inventory with this free machine held by a NodePool that waited for it."""
         machine = self.machines[key]
         assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
-        return self._with(key, replace(machine, holder=holder, assignment=assignment, since=since))
+        return self._with(
+            key,
+            replace(
+                machine, holder=holder, assignment=assignment, since=since, unwiped=machine.wipes
+            ),
+        )
 
     def depart(self, event: CWNodeDeleted | CWNodeRegistrationFailed) -> "Inventory":
-        """Return the inventory without this Node: its machine is free, or in triage if it failed.
+        """Return the inventory without this Node: its machine is in triage if it failed.
 
-        Return the same value if the event is not about the last stay of the machine.
+        Any other machine is wiped if it has to be, or is free. Return the same value if the event
+        is not about the last stay of the machine.
         """
         machine = self.machines.get(event.machine_key)
-        if machine is None or machine.assignment != event.assignment or not machine.holder:
+        if machine is None or machine.assignment != event.assignment:
+            return self
+        if machine.holder in ("", ZAP):
             return self
         failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
-        return self._with_holder(event.machine_key, TRIAGE if failed else "")
+        return self._with_holder(event.machine_key, TRIAGE if failed else machine.next_holder)
 
     def reclaim(self, offering: OfferingKey, count: int) -> "Inventory":
         """Return the inventory of which an operator wants to hold back so many machines."""
@@ -184,6 +224,19 @@ class Inventory:
     def line_of(self, keys: Sequence[MachineKey]) -> Line:
         """Return these machines, regardless of racks, to share them out in this order."""
         return Line({"": keys}, lambda: Shelf.of({"": keys}, self._labels_of))
+
+    def _wipe(self, key: MachineKey, assignment: int) -> "Inventory":
+        """Return the inventory after the wipe that follows this stay of a machine.
+
+        A machine in triage stays there. A Node is not wiped, whatever its provider says.
+        """
+        machine = self.machines.get(key)
+        if machine is None or machine.assignment != assignment or not machine.unwiped:
+            return self
+        if machine.holder not in (ZAP, TRIAGE):
+            return self
+        holder = "" if machine.holder == ZAP else machine.holder
+        return self._with(key, replace(machine, holder=holder, unwiped=False))
 
     def _with_holder(self, key: MachineKey, holder: str) -> "Inventory":
         return self._with(key, replace(self.machines[key], holder=holder))

@@ -44,7 +44,8 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
     if not fits(spec, machine):
         raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
     before = facts.reserved(pool.ledger, origin.cause)
-    machine.holder, machine.assignment = pool.uid, message.assignment
+    machine.hold(pool.uid, origin.position)
+    machine.assignment, machine.unwiped = message.assignment, machine.wipes
     pool.assignments.append(origin.position)
     now, number = facts.times[origin.position], message.assignment
     stay = Stay(pool, name, now, number=number, batch=origin.cause)

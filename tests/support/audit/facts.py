@@ -27,6 +27,10 @@ TRIAGE = "triage"
 """The holder of a machine that failed and is not repaired yet."""
 RECLAIMED = "reclaimed"
 """The holder of a machine that is held back."""
+ZAP = "zap"
+"""The holder of a machine that is being wiped."""
+NOBODY = ("", TRIAGE, RECLAIMED, ZAP)
+"""The holders of machines that are no Nodes."""
 
 
 class Violation(AssertionError):
@@ -84,9 +88,12 @@ class History(Generic[T]):
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
+    """A machine; `holder` is a NodePool's uid, or names why it is no Node; empty if it is free.
 
     assignment: the number of its last assignment; 0 before the first.
+    wipes: whether it is wiped after each stay.
+    unwiped: whether a stay has begun since it was wiped.
+    zapped: whether it was being wiped, as it was known at each position.
     """
 
     zone: str
@@ -94,6 +101,15 @@ class Machine:
     labels: dict[str, str]
     holder: str = ""
     assignment: int = 0
+    wipes: bool = False
+    unwiped: bool = False
+    zapped: History[bool] = field(default_factory=History)
+
+    def hold(self, holder: str, position: int) -> None:
+        """Note who holds it now; a machine that nobody holds is wiped first if it has to be."""
+        self.holder = ZAP if self.unwiped and not holder else holder
+        if self.wipes:
+            self.zapped.add(position, self.holder == ZAP)
 
     @property
     def offering(self) -> Offering:

@@ -7,13 +7,16 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineFailed,
     MachineRepaired,
+    MachineStateChanged,
+    MachineWiped,
     NodeObserved,
     NodeReported,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import PodClass
-from support.audit.facts import TRIAGE, Facts, Machine, Origin, Violation
+from support.audit.facts import TRIAGE, ZAP, Facts, Machine, Origin, Violation
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -24,7 +27,13 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case MachineRepaired():
             machine = facts.machines[message.machine_key]
             if machine.holder == TRIAGE:
-                machine.holder = ""
+                machine.hold("", origin.position)
+        case MachineStateChanged(state=MachineState.ZAP_FAIL):
+            machine = facts.machines[message.machine_key]
+            if machine.holder == ZAP:
+                machine.hold(TRIAGE, origin.position)
+        case MachineWiped():
+            _wiped(facts.machines[message.machine_key], message, origin)
         case MachineBooted():
             facts.reported_stay(message, message.assignment).booted = True
         case MachineFailed(boot=0):
@@ -33,8 +42,16 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _observed(facts, message, origin)
 
 
+def _wiped(machine: Machine, message: MachineWiped, origin: Origin) -> None:
+    if machine.holder not in (ZAP, TRIAGE) or machine.assignment != message.assignment:
+        raise Violation(f"{message.machine_key} is wiped while {machine.holder} holds it")
+    machine.unwiped = False
+    machine.hold("" if machine.holder == ZAP else machine.holder, origin.position)
+
+
 def _added(facts: Facts, message: MachineAdded) -> None:
-    machine = Machine(message.zone, message.instance_type, dict(message.labels))
+    labels = dict(message.labels)
+    machine = Machine(message.zone, message.instance_type, labels, wipes=message.wipes)
     facts.machines[message.machine_key] = machine
 
 

@@ -2,7 +2,7 @@
 
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.messages import Message
-from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Stay, Violation
+from support.audit.facts import NOBODY, TRIAGE, Facts, Machine, Origin, Stay, Violation
 from support.reference.racks import DOMAIN, size_of
 
 
@@ -15,7 +15,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
     if not size or not domain:
         return
     rack = _rack(facts, machine)
-    others = {each.holder for each in rack} - {"", RECLAIMED, TRIAGE, message.uid}
+    others = {each.holder for each in rack} - {*NOBODY, message.uid}
     if len(rack) > size:
         return
     if others:
@@ -44,7 +44,7 @@ def racks_of(facts: Facts) -> dict[tuple[str, str], list[str]]:
     for key, machine in facts.machines.items():
         domain, is_held = (
             machine.labels.get(DOMAIN, ""),
-            machine.holder not in ("", RECLAIMED, TRIAGE),
+            machine.holder not in NOBODY,
         )
         if not is_held or not domain or not size_of(machine.instance_type):
             continue

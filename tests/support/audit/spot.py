@@ -92,8 +92,13 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         if each.pool.offering == offering
         and not (each.has_left(origin.cause) or _is_sick(facts, number, origin.cause))
     ]
-    if len(going) > needed:
-        raise Violation(f"{len(going)} spot Nodes have to give way, and {needed} are needed")
+    wiped = sum(
+        each.offering == offering and bool(each.zapped.as_of(origin.cause))
+        for each in facts.machines.values()
+    )
+    if len(going) + wiped > needed:
+        text = f"{len(going)} spot Nodes have to give way, and {needed} are needed"
+        raise Violation(f"{text}{f', {wiped} of them are being wiped' if wiped else ''}")
     _check_order(facts, stay, origin.cause)
 
 

@@ -68,11 +68,27 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that was added; `assignment` is the number of its last stay, which may be over."""
+    """A machine that was added.
+
+    state: its place in the data centre.
+    assignment: the number of its last stay, which may be over.
+    stay: its current stay.
+    wipes: whether it is wiped after each stay.
+    unwiped: whether a stay has begun since it was wiped.
+    wiping: whether its wipe is requested, and neither done nor failed.
+    """
 
     state: MachineState = MachineState.PRODUCTION
     assignment: int = 0
     stay: Stay | None = None
+    wipes: bool = False
+    unwiped: bool = False
+    wiping: bool = False
+
+    def returned(self) -> "Machine":
+        """The machine that no stay and no triage holds any more: its wipe is requested if any."""
+        place = MachineState.ZAP if self.unwiped else MachineState.PRODUCTION
+        return replace(self, stay=None, state=place, wiping=self.unwiped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +142,8 @@ def _begin_stay(state: State, message: on.CWNodeAssigned) -> State:
     if machine is None or message.assignment <= machine.assignment:
         return state
     stay = Stay(message.assignment, cluster_of(message.key))
-    return state.with_machine(key, replace(machine, assignment=message.assignment, stay=stay))
+    after = replace(machine, assignment=message.assignment, stay=stay, unwiped=machine.wipes)
+    return state.with_machine(key, after)
 
 
 def _fold_of_stay(
@@ -152,8 +169,8 @@ def _fold_of_stay(
             after = stay if has_agent else replace(stay, request=request)
         case on.CWNodeRegistrationFailed() | on.CWNodeDeleted():
             is_broken = isinstance(message, on.CWNodeRegistrationFailed) or message.triage
-            place = MachineState.TRIAGE if is_broken else MachineState.PRODUCTION
-            return state.with_machine(key, replace(machine, stay=None, state=place))
+            broken = replace(machine, stay=None, state=MachineState.TRIAGE)
+            return state.with_machine(key, broken if is_broken else machine.returned())
         case _:
             assert_never(message)
     return state.with_machine(key, replace(machine, stay=after))
@@ -182,12 +199,11 @@ def fold_said(state: State, message: ProviderSays) -> State:
     key = message.machine_key
     match message:
         case on.MachineAdded():
-            machine = state.machines.get(key, Machine())
+            machine = state.machines.get(key, Machine(wipes=message.wipes))
             return state.with_machine(key, machine)
-        case on.MachineRepaired():
-            return _move(state, key, MachineState.PRODUCTION)
-        case on.MachineStateChanged(state=place):
-            return _move(state, key, place)
+        case on.MachineRepaired() | on.MachineStateChanged() | on.MachineWiped():
+            known = state.machines.get(key)
+            return state if known is None else state.with_machine(key, _move(known, message))
         case on.MachineUpdateFailed():
             return state
         case _:
@@ -198,9 +214,19 @@ def fold_said(state: State, message: ProviderSays) -> State:
             return state.with_machine(key, machine)
 
 
-def _move(state: State, key: MachineKey, place: MachineState) -> State:
-    machine = state.machines.get(key)
-    return state if machine is None else state.with_machine(key, replace(machine, state=place))
+def _move(
+    machine: Machine, message: on.MachineRepaired | on.MachineStateChanged | on.MachineWiped
+) -> Machine:
+    match message:
+        case on.MachineRepaired():
+            return machine.returned()
+        case on.MachineStateChanged(state=place):
+            return replace(machine, state=place, wiping=False)
+        case on.MachineWiped():
+            place = MachineState.PRODUCTION if machine.wiping else machine.state
+            return replace(machine, state=place, unwiped=False, wiping=False)
+        case _:
+            assert_never(message)
 
 
 def _fold_report(

@@ -9,7 +9,7 @@ from nodepool.contract.catalog import is_offered, provider_of
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.node_states import STATE_MOVES, MachineState
 from nodepool.contract.providers import ProviderDuty, ProviderRule, ProviderSays
-from support.providers.facts import READY, State, Stay
+from support.providers.facts import READY, Machine, State, Stay
 
 BootReport = on.MachineBooted | on.MachineFailed
 _IN_SERVICE = MachineState.PRODUCTION
@@ -25,7 +25,9 @@ def find_broken_rules(state: State, provider: str, event: ProviderSays) -> Itera
     elif event.machine_key not in state.machines:
         yield "MachineUnknown"
     elif isinstance(event, on.MachineRepaired | on.MachineStateChanged):
-        yield from _of_place(state.machines[event.machine_key].state, event)
+        yield from _of_place(state.machines[event.machine_key], event)
+    elif isinstance(event, on.MachineWiped):
+        yield from _of_wipe(state.machines[event.machine_key], event)
     elif not isinstance(event, on.MachineUpdateFailed):
         yield from _of_stay(state, event)
 
@@ -38,14 +40,26 @@ def _of_addition(state: State, event: on.MachineAdded) -> Iterator[ProviderRule]
 
 
 def _of_place(
-    before: MachineState, event: on.MachineRepaired | on.MachineStateChanged
+    machine: Machine, event: on.MachineRepaired | on.MachineStateChanged
 ) -> Iterator[ProviderRule]:
+    before = machine.state
     is_in_service = before is _IN_SERVICE
     if isinstance(event, on.MachineRepaired):
-        if is_in_service:
+        if is_in_service or machine.wiping:
             yield "RepairNotNeeded"
-    elif is_in_service or event.state not in STATE_MOVES[before] or event.state is _IN_SERVICE:
+        return
+    if is_in_service or event.state not in STATE_MOVES[before] or event.state is _IN_SERVICE:
         yield "StateOutOfOrder"
+    if event.state is MachineState.ZAP_FAIL and not event.cause:
+        yield "CauseMissing"
+
+
+def _of_wipe(machine: Machine, event: on.MachineWiped) -> Iterator[ProviderRule]:
+    is_over = machine.stay is None and machine.assignment == event.assignment > 0
+    if not (machine.wipes and is_over):
+        yield "WipeNotRequested"
+    elif not machine.unwiped:
+        yield "WipedTwice"
 
 
 def _of_stay(state: State, event: BootReport | NodeReport) -> Iterator[ProviderRule]:
@@ -115,6 +129,8 @@ def find_owed_reports(state: State) -> Iterator[tuple[MachineKey, ProviderDuty]]
     """What the provider has still to report, by machine."""
     for key, machine in sorted(state.machines.items()):
         stay = machine.stay
+        if machine.wiping:
+            yield key, "WipeNotReported"
         if stay is None:
             continue
         if stay.is_booting:

@@ -38,6 +38,8 @@ from nodepool.contract.events import (
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
+    MachineStateChanged,
+    MachineWiped,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
@@ -49,8 +51,9 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
+from nodepool.contract.node_states import MachineState
 from support.affinity import matches
-from support.audit.facts import RECLAIMED, TRIAGE
+from support.audit.facts import NOBODY, RECLAIMED, TRIAGE, ZAP
 from support.reference import racks
 from support.reference.history import History, Stored
 from support.reference.positions import Queued, Rival, fill, fill_own, shares
@@ -58,13 +61,15 @@ from support.reference.positions import Queued, Rival, fill, fill_own, shares
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
+    """A machine; `holder` is a NodePool's uid, or names why it is no Node; empty if it is free.
 
     stay: the number of its last stay in a NodePool.
     sick: whether it goes to triage when it leaves.
     gives_way: whether it is a spot Node that is preempted, for others or by command.
     lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
     surplus: whether it leaves for a scale-down.
+    wipes: whether it is wiped after each stay before it is free.
+    unwiped: whether it has still to be wiped.
     """
 
     name: str
@@ -77,6 +82,12 @@ class Machine:
     gives_way: bool = False
     lent: bool = False
     surplus: bool = False
+    wipes: bool = False
+    unwiped: bool = False
+
+    def give_back(self) -> None:
+        """Free it, or let it be wiped first."""
+        self.holder = ZAP if self.unwiped else ""
 
 
 @dataclass
@@ -273,17 +284,26 @@ class CapacityModel:
             case MachineAdded(machine_key=key):
                 labels = dict(message.labels)
                 kind = message.instance_type
-                self.machines[key] = Machine(message.machine, message.zone, kind, labels)
+                machine = Machine(message.machine, message.zone, kind, labels)
+                machine.wipes = message.wipes
+                self.machines[key] = machine
             case MachineRepaired(machine_key=key):
                 if self.machines[key].holder == TRIAGE:
-                    self.machines[key].holder = ""
+                    self.machines[key].give_back()
+            case MachineStateChanged(machine_key=key, state=MachineState.ZAP_FAIL):
+                if self.machines[key].holder == ZAP:
+                    self.machines[key].holder = TRIAGE
+            case MachineWiped(machine_key=key):
+                self.machines[key].unwiped = False
+                if self.machines[key].holder == ZAP:
+                    self.machines[key].give_back()
             case MachineReclaimed(machine_key=key):
                 self.machines[key].holder = RECLAIMED
             case MachineReturned(machine_key=key):
                 self.machines[key].holder = ""
             case NodePreemptionRequested(machine_key=key) | PreemptionPending(machine_key=key):
                 machine = self.machines[key]
-                is_there = machine.holder not in ("", TRIAGE, RECLAIMED)
+                is_there = machine.holder not in NOBODY
                 if is_there and machine.stay == message.assignment:
                     machine.gives_way = True
             case NodeUpdated(machine_key=key, assignment=stay, removal=removal):
@@ -301,6 +321,7 @@ class CapacityModel:
                 self.machines[key].stay = message.assignment
                 machine = self.machines[key]
                 machine.sick = machine.lent = machine.surplus = False
+                machine.unwiped = machine.wipes
                 demand = self.demands[message.uid]
                 if demand.claimed:
                     rivals = [each.rival for each in self._rivals(demand)]
@@ -317,7 +338,9 @@ class CapacityModel:
             case CWNodeDeleted(machine_key=key) | CWNodeRegistrationFailed(machine_key=key):
                 is_dead = isinstance(message, CWNodeRegistrationFailed)
                 is_dead = is_dead or getattr(message, "triage", False)
-                self.machines[key].holder = TRIAGE if is_dead else ""
+                self.machines[key].give_back()
+                if is_dead:
+                    self.machines[key].holder = TRIAGE
                 self.machines[key].gives_way = False
                 if message.uid in self.demands and not self.machines[key].lent:
                     demand = self.demands[message.uid]
@@ -374,7 +397,7 @@ class CapacityModel:
         machines = [
             each for each in self.machines.values() if (each.zone, each.kind) == demand.offering
         ]
-        at_hand = sum(each.holder in ("", RECLAIMED) for each in machines)
+        at_hand = sum(each.holder in ("", RECLAIMED, ZAP) for each in machines)
         for_operator = max(0, self.to_reclaim.get(demand.offering, 0) - at_hand)
         return max(0, sum(each.gives_way and not each.sick for each in machines) - for_operator)
 
@@ -404,7 +427,7 @@ class CapacityModel:
         else:
             waiting = [each.rival for each in rivals]
             available = shares(waiting, free.total()).get(demand.key, (free.total(), 0))[0]
-            count = self._promised(demand, waiting, free.total())
+            count = self._promised(demand, waiting)
         reason = self.reason(demand, available, available)
         text = self.message(demand, reason, available, free)
         if count and reason is not Capacity.SUFFICIENT:
@@ -416,17 +439,28 @@ class CapacityModel:
                 f"{stored.position}, and has to be {reason} ({text})"
             )
 
-    def _promised(self, demand: Demand, waiting: list[Rival], free: int) -> int:
-        """Return how many spot Nodes give way to it, after NodePools that are served before."""
+    def _promised(self, demand: Demand, waiting: list[Rival]) -> int:
+        """Return how many spot Nodes give way to it, after NodePools that are served before.
+
+        Machines that are being wiped come before these, as if they were free.
+        """
         if demand.spec.compute_class is ComputeClass.SPOT or not demand.wanted:
             return 0
+        free = self._free(demand, ("", ZAP)).total()
         default = [each for each in waiting if not each.is_spot]
         with_coming = shares(default, free + self._giving_way(demand))
         return with_coming[demand.key][0] - shares(default, free)[demand.key][0]
 
-    def _free(self, demand: Demand) -> Counter[str]:
-        """The free machines of its type and zone, by domain, after an operator."""
-        free = racks.by_domain(each.labels for each in self.free(demand, fitting=False))
+    def _free(self, demand: Demand, holders: tuple[str, ...] = ("",)) -> Counter[str]:
+        """The free machines of its type and zone, by domain, after an operator.
+
+        holders: the holders of the machines that count as free.
+        """
+        free = racks.by_domain(
+            each.labels
+            for each in self.machines.values()
+            if each.holder in holders and (each.zone, each.kind) == demand.offering
+        )
         return self._without_reclaimed(demand, free)
 
     def _left_for(self, demand: Demand, rivals: list[Demand], free: Counter[str]) -> Counter[str]:

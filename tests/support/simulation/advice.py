@@ -331,7 +331,7 @@ def _is_struck(before: "Machine", after: "Machine", trial: Trial) -> bool:
     the fault when the boot or the verification is over.
     """
     is_booting = before.restarting or (before.pool is not None and not before.joined)
-    is_under_way = is_booting or before.verified_at is not None
+    is_under_way = is_booting or before.verified_at is not None or before.wiped_at is not None
     # A Node of another NodePool that falls silent for good may need the machines that come.
     falls_silent = before.unknown_at is not None and trial.cause.kind == "Capacity"
     took_fault = after.fault_times < before.fault_times

@@ -11,7 +11,7 @@ from nodepool.contract.moments import rfc3339
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
 from support.audit import autoscaling, counts, silence
-from support.audit.facts import RECLAIMED, TRIAGE, Facts, Pool, Violation
+from support.audit.facts import NOBODY, RECLAIMED, TRIAGE, ZAP, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
@@ -112,16 +112,20 @@ class FinalChecks:
     def _machines_add_up(self) -> None:
         capacity = cast("Mapping[str, Capacity]", documents_of(self.world, "capacity"))
         shown = {
-            key: (count["free"], count["assigned"], count["triage"], count["reclaimed"])
+            key: (
+                *(count["free"], count["assigned"], count["triage"], count["reclaimed"]),
+                count.get("zap", 0),
+            )
             for key, count in capacity.items()
         }
         offerings = {machine.offering for machine in self.facts.machines.values()}
         counted = {
             "/".join(offering): (
                 sum(not holder for holder in holders),
-                sum(holder not in ("", TRIAGE, RECLAIMED) for holder in holders),
+                sum(holder not in NOBODY for holder in holders),
                 holders.count(TRIAGE),
                 holders.count(RECLAIMED),
+                holders.count(ZAP),
             )
             for offering in offerings
             for holders in (self._holders(offering),)

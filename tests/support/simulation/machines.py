@@ -58,6 +58,8 @@ class Machines:
         }
         if self.profile.verify_s:
             content |= {"verifySeconds": self.profile.verify_s, "repairSeconds": 3_600}
+        if self.profile.wipe_s:
+            content |= {"wipeSeconds": self.profile.wipe_s}
         self.sender.send("AddMachines", zone_path(zone), content)
 
     def break_one(self) -> None:

@@ -76,6 +76,7 @@ class Profile:
     verify_s: how long machines are verified after a boot, in seconds.
     bugs: the services that have bugs for a while; their failures show in a condition.
     images: whether NodePools change the image that their Nodes boot with.
+    wipe_s: how long machines are wiped after a stay, in seconds.
     """
 
     steps: int = 4_500
@@ -97,6 +98,7 @@ class Profile:
     verify_s: int = 0
     bugs: tuple[str, ...] = ("quota", "capacity", "allocator", "lifecycle")
     images: bool = False
+    wipe_s: int = 0
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -256,6 +258,24 @@ MIXED = replace(
 """The same, while Nodes have problems and locks, and NodePools follow Pods that wait."""
 
 
+WIPED = replace(
+    GIVING_WAY,
+    faults=("boot", "wipe", "wipe", "wipe-hang"),
+    wipe_s=60,
+    actions={
+        **GIVING_WAY.actions,
+        "break_one": 4,
+        "repair_one": 30,
+        "delete": 8,
+        "preempt": 20,
+        "scale_down_and_up": 20,
+    },
+)
+"""The same, with machines that are wiped between their stays, which fails at times."""
+WIPED_RACKS = replace(NVLINK, faults=("boot", "registration", "wipe"), wipe_s=120)
+"""Racks whose machines are wiped between their stays."""
+
+
 SLURM = Profile(
     faults=("boot", "registration", "hang"),
     limits=(6, 9, 12),
@@ -321,12 +341,14 @@ def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     of_nodes = {0: SLURM, 1: UNHEALTHY, 2: ON_THEIR_WAY}
     recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK, 3: MIXED}
+    of_wipes = {1: WIPED, 3: WIPED_RACKS}
     often = {
         1: of_nodes[seed // 10 % 3],
         3: CROWDED,
         4: recent[seed // 10 % 4],
         5: SPOT,
         7: FAILING,
+        6: of_wipes.get(seed // 10 % 4, ORDINARY),
         8: CROWDED,
         9: rare[seed // 10 % 4],
     }

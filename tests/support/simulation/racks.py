@@ -37,6 +37,8 @@ class Racks:
     def _add(self, content: dict[str, object]) -> None:
         boot_s = self.random.choice(self.profile.boot_s)
         content = {"instanceType": RACK_TYPE, "bootSeconds": boot_s, **content}
+        if self.profile.wipe_s:
+            content |= {"wipeSeconds": self.profile.wipe_s}
         self.sender.send("AddMachines", zone_path(RACK_ZONE), content)
 
     def want(self) -> None:

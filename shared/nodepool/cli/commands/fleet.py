@@ -16,12 +16,14 @@ FAULTS = click.Choice(
     [
         *("boot", "registration", "silence", "hang", "verification"),
         *("xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"),
+        *("wipe", "wipe-hang"),
     ]
 )
 FAULT_HELP = (
     "How it fails: it does not boot, is refused at registration, never reports its boot, joins"
     " and reports nothing more (a Node hangs at once), or does not pass its verification; the"
-    " others come while it is a Node, at once where it is one."
+    " others come while it is a Node, at once where it is one; the last two make its next wipe"
+    " fail, at its end or after an hour."
 )
 
 
@@ -31,6 +33,7 @@ class Simulated(TypedDict):
     verify_seconds: float
     failures_per_day: float
     repair_seconds: float
+    wipe_seconds: float
     seed: int
 
 
@@ -87,6 +90,13 @@ def _labels(_: click.Context, option: click.Parameter, values: tuple[str, ...]) 
     default=0,
     metavar="S",
     help="How long each is in triage until it is free again; 0 for ever.",
+)
+@click.option(
+    "--wipe-seconds",
+    type=click.FloatRange(0, 3_600),
+    default=0,
+    metavar="S",
+    help="How long each is wiped after a stay in a NodePool until it is free again.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", hidden=True)
 @click.option(

@@ -20,6 +20,8 @@ class MachineAdded(ProviderEvent):
     instance_type, labels: its type and its topology labels.
     boot_seconds: how long it takes to boot, in seconds, where it is simulated.
     verify_seconds, failures_per_day, repair_seconds, seed: as in the command `AddMachines`.
+    wipes: whether its provider wipes it after each stay; then it is free once it has been wiped.
+    wipe_seconds: how long a wipe takes, in seconds, where it is simulated.
     """
 
     instance_type: str
@@ -29,19 +31,32 @@ class MachineAdded(ProviderEvent):
     failures_per_day: float = 0
     repair_seconds: float = 0
     seed: int = 0
+    wipes: bool = False
+    wipe_seconds: float = 0
 
 
 class MachineStateChanged(ProviderEvent):
     """A machine outside of any NodePool is in another state.
 
-    state: the new one.
+    state: the new one. With `zap-fail` its wipe has failed, and it is out of service.
+    cause: why its wipe has failed, as one sentence.
     """
 
     state: MachineState
+    cause: str = ""
 
 
 class MachineRepaired(ProviderEvent):
-    """A machine is back from triage and free."""
+    """A machine is back from triage and free, or has to be wiped before it is free."""
+
+
+class MachineWiped(ProviderEvent):
+    """Nothing is left on a machine of what its last stay has stored there.
+
+    assignment: the assignment of this stay.
+    """
+
+    assignment: int
 
 
 class MachineBooted(ProviderEvent):
