@@ -231,6 +231,35 @@ def test_an_operator_may_reclaim_machines_that_are_being_wiped(world: WorldHarne
     assert world.documents("capacity")[f"{ZONE}/{H100}"]["reclaimed"] == 1
 
 
+def test_a_nodepool_that_waits_for_wipes_is_told_so(world: WorldHarness) -> None:
+    given_wiped(world, 2)
+    world.apply("train", 2)
+    world.scale("train", 0)
+
+    world.apply("next", 1)
+
+    cause = explained(world, "next").causes[0]
+    assert "2 more are being wiped, and free afterwards" in cause.details
+    assert cause.helps == (
+        "wait: 2 machines are being wiped",
+        "add 1 machine of the type to the zone",
+    )
+    assert "NoneAvailable" in world.condition("next", "Capacity")
+
+
+def test_a_nodepool_for_which_no_wiped_machine_is_left_is_not_told_to_wait(
+    world: WorldHarness,
+) -> None:
+    given_wiped(world, 1)
+    world.apply("train", 1)
+    world.scale("train", 0)
+    world.apply("first", 1)
+
+    world.apply("second", 1)
+
+    assert not any(each.startswith("wait") for each in explained(world, "second").causes[0].helps)
+
+
 def test_machines_that_are_being_wiped_are_a_state_in_metrics(world: WorldHarness) -> None:
     given_wiped(world, 2)
     world.apply("train", 2)

@@ -4,7 +4,7 @@ import pytest
 
 from nodepool.cli.layout import Table, align_columns, escape_text, visible
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA
-from nodepool.cli.tables import header, pools_table, row
+from nodepool.cli.tables import has_rare, header, pools_table, row
 from nodepool.cli.times import age, duration_s, human, moment
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
@@ -106,6 +106,13 @@ def test_capacity_shows_the_machines_by_where_they_are() -> None:
     shown = row(CAPACITY, {"zone": "Z", "instanceType": "t", **counts}, NOW, wide=True)
 
     assert shown == ["Z", "t", "1", "2", "3", "4"]
+
+
+def test_capacity_has_a_wide_column_for_machines_that_are_being_wiped() -> None:
+    document = {"zone": "Z", "instanceType": "t", "free": 1, "zap": 2}
+
+    assert has_rare(CAPACITY, document)
+    assert row(CAPACITY, document, NOW, wide=True, rare=True)[-1] == "2"
 
 
 def test_a_watched_column_never_becomes_narrower() -> None:

@@ -32,6 +32,6 @@ def test_many_types_without_free_machines_are_counted() -> None:
 def test_machines_that_are_yet_to_be_held_back_are_apart() -> None:
     document = {"zone": ZONE, "instanceType": H100, "assigned": 3, "free": 0}
 
-    stock = read_stock({**document, "reclaimed": 2, "toReclaim": 5, "triage": "?"})
+    stock = read_stock({**document, "reclaimed": 2, "toReclaim": 5, "triage": "?", "zap": 1})
 
-    assert (stock.held, stock.asked, stock.triage, stock.total) == (2, 3, 0, 5)
+    assert (stock.held, stock.asked, stock.triage, stock.zap, stock.total) == (2, 3, 0, 1, 6)

@@ -327,6 +327,24 @@ def test_as_many_whole_racks_are_asked_for_as_neither_are_there_nor_are_to_be_co
     ]
 
 
+def test_a_rack_whose_machines_are_being_wiped_is_waited_for() -> None:
+    # given a part of a rack whose domain has a free machine, and one that is being wiped
+    machines = Machines(1, 16, 0, domains={"r1": Domain(16, free=1, zap=1)}, zap=1)
+    facts = pool(
+        18,
+        check("Capacity", "Partial"),
+        machines=machines,
+        instance_type="gb200-4x",
+        granted=18,
+        current=16,
+    )
+
+    (cause,) = (each for each in causes(facts) if each.kind == "Capacity")
+
+    assert "1 more is being wiped, and free afterwards" in cause.details
+    assert cause.helps[0] == "wait: 1 machine of NVLink domain r1 is being wiped"
+
+
 def test_racks_of_a_nodepool_with_an_affinity_ask_for_machines_that_satisfy_it() -> None:
     # given a part of a rack whose domain has free machines, and a rack in triage
     broken = tuple(f"m{number}" for number in range(18))

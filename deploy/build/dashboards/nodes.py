@@ -49,7 +49,7 @@ _SILENT: Final = (
 )
 _SILENT_LEGEND: Final = f"{{{{org}}}}/{{{{{CLUSTER_LABEL}}}}}, widespread: {{{{widespread}}}}"
 _BROKEN: Final = of_offerings(
-    metrics.MACHINES, f"{OFFERING}, state, cause", 'state!~"free|assigned"'
+    metrics.MACHINES, f"{OFFERING}, state, cause", 'state!~"free|assigned|zap"'
 )
 
 GLANCE: Final = Section(

@@ -19,7 +19,7 @@ class Stock:
 
     used: the machines that are Nodes. held: those that an operator has held back.
     asked: how many more are to be held back, once Nodes have left them.
-    triage: the machines that are out of service.
+    triage: the machines that are out of service. zap: those that are being wiped.
     """
 
     zone: str
@@ -29,11 +29,12 @@ class Stock:
     asked: int
     triage: int
     free: int
+    zap: int = 0
 
     @property
     def total(self) -> int:
         """How many machines there are."""
-        return self.used + self.held + self.triage + self.free
+        return self.used + self.held + self.triage + self.free + self.zap
 
     @property
     def bar(self) -> tuple[Part, ...]:
@@ -71,6 +72,7 @@ def read_stock(document: Document) -> Stock:
         asked=max(0, _number(document, "toReclaim") - held),
         triage=_number(document, "triage"),
         free=_number(document, "free"),
+        zap=_number(document, "zap"),
     )
 
 

@@ -191,6 +191,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("ASSIGNED", _at("assigned")),
         Column("TRIAGE", _at("triage")),
         Column("RECLAIMED", _at("reclaimed")),
+        Column("ZAP", _at("zap"), wide=True, rare=True),
     ),
     CLUSTER: (
         _NAME,

@@ -32,6 +32,7 @@ _ROOTS = {
         "triage",
         "reclaimed",
         "toReclaim",
+        "zap",
         "givingWay",
         "preemptingSince",
     ),

@@ -28,7 +28,7 @@ _GRANTED = ("status", "grantedNodes")
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 CONTROL_PLANE = "control-plane"
 """The value of `status.reservedFor` for a Node that its NodePool cannot use."""
-IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
+IN_SERVICE = ("Free", "Assigned", "Reclaimed", "Zap", "")
 """The states of a machine that is not counted as in triage."""
 
 
@@ -267,6 +267,7 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         position=number_in_text(capacity, "resourceVersion"),
         giving_way=number(capacity, "givingWay"),
         preempting_since=moment(capacity, "preemptingSince"),
+        zap=number(capacity, "zap"),
     )
 
 
@@ -282,5 +283,6 @@ def _domains(machines: Iterable[MachineFacts], pool: Facts) -> dict[str, Domain]
             domain.free + (each.state == "Free"),
             domain.triage if each.state in IN_SERVICE else (*domain.triage, each.name),
             domain.others + (is_node and not is_own),
+            domain.zap + (each.state == "Zap"),
         )
     return domains

@@ -107,7 +107,7 @@ class Limit:
 class Domain:
     """The machines of one NVLink domain.
 
-    held, free, others: how many machines are Nodes of the NodePool, are free, and are other Nodes.
+    held, free, others, zap: how many are Nodes of the NodePool, free, other Nodes, and being wiped.
     triage: the names of its machines in triage.
     """
 
@@ -115,17 +115,17 @@ class Domain:
     free: int = 0
     triage: tuple[str, ...] = ()
     others: int = 0
+    zap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
     """The machines of the NodePool's type in its zone: how many are in each state.
 
-    broken: some machines in triage: name, cause, and the log position of the last change.
-    position: the log position of the last change of the counts.
+    broken, position: some machines in triage: name, cause, position; where the counts changed last.
     reclaimed, to_reclaim: how many an operator holds back, and how many the operator wants in all.
     domains: the NVLink domains by name, if the type comes in racks.
-    giving_way: how many of its Nodes are to give way, of all organisations.
+    giving_way, zap: how many are Nodes that are to give way, of all organisations, and are wiped.
     preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
     """
 
@@ -139,6 +139,7 @@ class Machines:
     domains: Mapping[str, Domain] = field(default_factory=dict)
     giving_way: int = 0
     preempting_since: datetime | None = None
+    zap: int = 0
 
 
 @dataclass(frozen=True, slots=True)

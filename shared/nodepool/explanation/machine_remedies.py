@@ -39,6 +39,9 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     if machines.reclaimed:
         verb = "is" if machines.reclaimed == 1 else "are"
         yield f"{machines.reclaimed} more {verb} reclaimed by an operator"
+    if machines.zap:
+        verb = "is" if machines.zap == 1 else "are"
+        yield f"{machines.zap} more {verb} being wiped, and free afterwards"
     if pending := count_pending(machines):
         yield f"the next {pending} that become free go to an operator who reclaims them"
     own = sum(peer.held for peer in facts.peers)
@@ -106,13 +109,17 @@ def _queue(facts: Facts) -> Iterator[str]:
 def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     """Yield how many machines end the shortage: repaired, returned or added.
 
-    They serve first an operator who reclaims machines, and then what waits for longer.
+    Machines that are being wiped come by themselves, if any are left after what is served before.
+    All serve first an operator who reclaims machines, and then what waits for longer.
     """
     own = max(0, facts.allowed - facts.held)
     count = facts.machines_needed or max(0, own - facts.spot_awaited)
     if not count:
         return
     more = count - own + facts.spot_awaited
+    if machines.zap > max(0, more) and not facts.has_affinity:
+        verb = "is" if machines.zap == 1 else "are"
+        yield Remedy(f"wait: {format_count(machines.zap, 'machine')} {verb} being wiped", Wait())
     before = ""
     if more > 0:
         # What is served before may have a node affinity, and want none of these machines.

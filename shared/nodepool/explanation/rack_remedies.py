@@ -11,7 +11,7 @@ from typing import Final
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.leaving import SCALE_DOWN, without_lost
-from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
+from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines, Wait
 from nodepool.explanation.sharing import down_to_racks, of_domain, rack_of, up_to_racks
 from nodepool.placement.racks import Delivery, lacking
 
@@ -49,7 +49,11 @@ def rack_remedies(facts: Facts) -> Iterator[Remedy]:
         count, names = short + ahead, found.triage
         before = f", up to {ahead} of them for what is served before it" if ahead else ""
         later = "" if domain in lacks_now else " once its unhealthy Nodes are gone"
-        if len(names) >= count and not facts.has_affinity:
+        if count <= found.zap and not (later or facts.has_affinity):
+            wiped = f"{format_count(found.zap, 'machine')} of {of_domain(domain)}"
+            verb = "is" if found.zap == 1 else "are"
+            yield Remedy(f"wait: {wiped} {verb} being wiped", Wait())
+        elif len(names) >= count and not facts.has_affinity:
             yield _repair(names[:count], domain, later + before)
         else:
             machines = (
