@@ -58,6 +58,26 @@ def test_a_rack_beside_another_one_of_its_domain_is_completed_only_by_a_free_mac
     )
 
 
+def test_nothing_is_said_to_follow_in_a_rack_that_gets_as_many_nodes_as_the_quota_allows(
+    world: WorldHarness,
+) -> None:
+    # given a rack that has lost two Nodes, a quota that allows no more, and a free machine
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 18, "labels": {DOMAIN: "d1"}})
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    for node in ("n1", "n2"):
+        break_node(world, node, "gpu-lost")
+    world.given_quota(5, GB200, zone=EAST)
+    add(world, {"count": 1, "labels": {DOMAIN: "d1"}})
+    want(world, 1, lifecycle=UNCURED)
+
+    # when another Node has to be replaced
+    break_node(world, "n3", "gpu-lost")
+
+    assert health_advice(world) == ("'nodepool drain n3' ends what runs there",)
+
+
 @pytest.mark.parametrize("fault", ["kernel-deadlock", "gpu-lost"])
 @pytest.mark.parametrize("is_silent", [False, True], ids=["answers", "silent"])
 def test_a_node_that_would_leave_in_the_place_of_one_that_is_too_many_is_not_said_to_be_cured(

@@ -66,7 +66,7 @@ def foretell(facts: Facts, node: NodeFacts, *, is_cured: bool) -> Promise:
     if facts.machines is None:
         return Promise.NOTHING
     if rack_of(facts) > 1:
-        return _foretell_in_rack(facts, node)
+        return _foretell_in_rack(facts, node, facts.allowed - left)
     if not facts.machines.free:
         lacks = Promise.LACKS if facts.spot else Promise.LACKS_OR_SPOT
         return promise_missing(facts, lacks)
@@ -156,17 +156,22 @@ def _is_going(node: NodeFacts) -> bool:
     return node.removal != "" and not is_blocked(node) and not is_spared
 
 
-def _foretell_in_rack(facts: Facts, node: NodeFacts) -> Promise:
+def _foretell_in_rack(facts: Facts, node: NodeFacts, room: int) -> Promise:
     """Return what becomes of a drained Node of a rack.
 
-    A rack of which nothing is left is not completed, and a whole rack may come in its place.
+    room: how many Nodes the NodePool may get without the Node.
+
+    A rack of which nothing is left is not completed, and a whole rack may come in its place. A rack
+    with too few free machines gets some if that is all that there is room for.
     """
     machines = without_lost(facts).machines
     domains = machines.domains if machines is not None else {}
     domain = domains.get(node.domain, Domain())
     needed = -(domain.held - (not node.reserved)) % rack_of(facts)
-    if needed > domain.free:
+    if min(needed, room) > domain.free:
         return Promise.RACK_LACKS
+    if needed > domain.free:
+        return Promise.NOTHING
     return _replaced(facts, node) if needed else Promise.NOTHING
 
 
