@@ -73,6 +73,9 @@ PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host", 
 """The parts of the agent, in their order: each may import itself and those before it."""
 WITH_A_HOST = (*EDGES, "metal")
 """The packages of `services/` with a part, `host`, that reads and writes outside of the bus."""
+UNREGISTERED = {"metal": "metal.messages"}
+"""The services that nothing starts yet, each with the module of the messages that become a part of
+the contract with it."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -246,8 +249,9 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def services() -> tuple[AnyService, ...]:
-    """Every service, in the order of the list of services."""
+    """Every service that can be started, in the order of the list of services."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
+    found -= {*UNREGISTERED}
     names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
 
@@ -458,6 +462,8 @@ def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
             return False
         case (module.package | "immutables", *_):
             return True
+        case ("pydantic", *_):
+            return module.name in UNREGISTERED.values()
         case ("nodepool", *_):
             return room_of(".".join(parts)) in OF_A_SERVICE
         case (name, *_):
@@ -490,6 +496,10 @@ def test_a_wait_with_a_bound_loses_no_cancellation() -> None:
     ]
 
     assert found == []
+
+
+def test_a_service_that_nothing_starts_is_in_no_list() -> None:
+    assert {*UNREGISTERED}.isdisjoint({*SERVICES, *PROVIDERS})
 
 
 def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() -> None:

@@ -1,0 +1,212 @@
+"""A real machine: what is declared, what was seen, and what is under way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from immutables import Map
+
+from metal.messages import MachineCondition, PowerAction, Purpose
+from metal.reading import Power
+from nodepool.contract.health import NodeFault
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import NodePhase
+from nodepool.contract.node_states import MachineState
+
+Run = tuple[int, int, int]
+"""Why a machine is on: the assignment and the boot, or the operator's wish; the rest is 0."""
+Wish = Literal["", "on", "off", "reset"]
+"""The power state that an operator wants of a machine out of service; empty for none."""
+READY: Final = "Ready"
+"""The condition that shows whether a Node is silent."""
+
+EFFECT_S: Final = 180.0
+"""How long the effect of a request may take, in seconds."""
+SHUTDOWN_S: Final = 300.0
+"""How long a system may take to shut down, in seconds, before its power is cut."""
+CHECK_S: Final = 600.0
+"""How long a complete reading may take, in seconds."""
+BOOT_MAX: Final = timedelta(minutes=25)
+"""How long a boot may take; after 30 minutes the services give it up."""
+SILENT_AFTER: Final = timedelta(seconds=40)
+"""How long no system runs on a Node until it gets Ready=Unknown, where there is no agent."""
+TRIES_MAX: Final = 3
+"""How often a machine is powered on, and off, for the same end within `FORGET_AFTER`."""
+FORGET_AFTER: Final = timedelta(hours=1)
+"""When a machine that did not follow its requests is tried again."""
+PAUSES: Final = (timedelta(seconds=30), timedelta(minutes=2))
+"""How long to wait after the first request that had no effect, and after each later one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A machine as the inventory has it; `MachineDeclared` says what the fields are."""
+
+    instance_type: str
+    labels: Mapping[str, str]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last reading of a machine; `ControllerReported` says what the fields are."""
+
+    settled: int
+    check: int
+    power: Power
+    runs: bool
+    stranger: str
+    unfit: tuple[str, ...]
+    faults: Map[NodeFault, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A power request that neither had its effect nor ended otherwise. due: when it is overdue."""
+
+    number: int
+    action: PowerAction
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check without its reading. due: when nobody waits for it any more."""
+
+    number: int
+    purpose: Purpose
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks of a Node: its cordon and its lock."""
+
+    unschedulable: bool = False
+    cordon: int = 0
+    lock: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One time of a machine in a NodePool.
+
+    assignment, pool: its number and its NodePool.
+    boot: the number of the last boot that was requested.
+    forced: whether this boot takes the power away at once.
+    boot_due: when this boot has failed.
+    outcome: what was said of this boot.
+    joined: whether the machine is a Node of its cluster.
+    phase: the phase of the Node.
+    verification: what became of the verification of the Node, if there is any.
+    marks, observed: the marks as they should be, and as they were said to be.
+    draining: whether a drain has begun since the Node was observed.
+    asked: the number of the `NodeReportRequested` that is not answered; 0 for none.
+    conditions: the types of the conditions that report a problem.
+    unknown_at: when the Node gets Ready=Unknown because no system runs; None for never.
+    """
+
+    assignment: int
+    pool: PoolKey
+    boot_due: datetime
+    boot: int = 0
+    forced: bool = True
+    outcome: Literal["", "booted", "failed"] = ""
+    joined: bool = False
+    phase: NodePhase = NodePhase.BOOTING
+    verification: Literal["", "wanted", "checked"] = ""
+    marks: Marks = Marks()
+    observed: Marks = Marks()
+    draining: bool = False
+    asked: int = 0
+    conditions: Map[str, bool] = Map()
+    unknown_at: datetime | None = None
+
+    @property
+    def run(self) -> Run:
+        """Why the machine is on once its last boot is over."""
+        return self.assignment, self.boot, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that is or was declared, or was added.
+
+    declared: how the inventory has it; None if it does not.
+    added_type: the type with which it was added; empty if it was not.
+    state: its place in the data centre.
+    assignment: the number of its current or last stay; 0 before the first.
+    stay: its current stay.
+    seen: its last reading; None if there is none since it was declared as it is.
+    silence: why its controller does not answer; empty if it answers.
+    number: the number of the last power request.
+    request: this request, until its effect is observed.
+    runs_for: why it was last powered on; None if it was powered off since, or was refused it.
+    ons, offs: how often it was powered on and off for its current end, until `FORGET_AFTER`.
+    tried_at: when the last request was made.
+    retry_at: when the next request may be made; None for at once.
+    fault: why the last request had no effect.
+    checks: the number of the last check.
+    check: this check, until its reading comes.
+    is_maintained: whether people work on it.
+    reason: why they do.
+    wish: the power state that an operator wants while it is out of service; empty for none.
+    wishes: the number of this wish.
+    conditions: what the conditions of the machine say, by type.
+    """
+
+    declared: Declared | None = None
+    added_type: str = ""
+    state: MachineState = MachineState.PRODUCTION
+    assignment: int = 0
+    stay: Stay | None = None
+    seen: Seen | None = None
+    silence: str = ""
+    number: int = 0
+    request: Request | None = None
+    runs_for: Run | None = None
+    ons: int = 0
+    offs: int = 0
+    tried_at: datetime | None = None
+    retry_at: datetime | None = None
+    fault: str = ""
+    checks: int = 0
+    check: Check | None = None
+    is_maintained: bool = False
+    reason: str = ""
+    wish: Wish = ""
+    wishes: int = 0
+    conditions: Map[MachineCondition, str] = Map()
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether it is free or in a NodePool, and nobody works on it."""
+        is_in_place = bool(self.added_type) and self.state is MachineState.PRODUCTION
+        return is_in_place and not self.is_maintained
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its last reading counts: it is declared, its controller answers, it is itself."""
+        return (
+            self.declared is not None
+            and self.seen is not None
+            and not self.silence
+            and not self.seen.stranger
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its last reading began after the end of each request to it."""
+        return self.seen is not None and self.seen.settled >= self.number
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a system runs on it, as last observed."""
+        return self.seen is not None and self.seen.power is Power.ON and self.seen.runs
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the reading that the last check asks for has come."""
+        check, seen = self.check, self.seen
+        return check is not None and seen is not None and seen.check >= check.number

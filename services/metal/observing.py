@@ -1,0 +1,195 @@
+"""A machine after what its driver has observed, and after what was decided and reported of it."""
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from immutables import Map
+
+from metal.machine import READY, Check, Machine, Marks, Request, Seen, Wish
+from metal.messages import (
+    ControllerReported,
+    ControllerSilent,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
+    MachineUndeclared,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
+)
+from metal.power import end_request, forgets_at, note_power, restart_tries
+from metal.stays import note_silence
+from nodepool.contract import events as on
+from nodepool.contract.health import is_problem
+from nodepool.contract.node_states import MachineState
+from nodepool.state.values import replace
+
+Seeing = MachineUndeclared | ControllerReported | ControllerSilent | PowerAnswered
+"""What the driver has observed of a machine that is known."""
+Decisions = (
+    PowerRequested
+    | PowerOverdue
+    | MachineCheckRequested
+    | MachinePowerWished
+    | MachineMaintenanceChanged
+    | MachineConditionChanged
+)
+Report = (
+    on.MachineBooted
+    | on.MachineFailed
+    | on.NodeVerified
+    | on.NodeConditionChanged
+    | on.NodeObserved
+)
+"""What was reported of a stay."""
+
+
+def observe(machine: Machine, event: Seeing, now: datetime, *, has_agent: bool) -> Machine:
+    """Return a machine after what the driver has observed of it.
+
+    A reading of another declaration than the current one says nothing of the machine.
+    """
+    request = machine.request
+    match event:
+        case MachineUndeclared():
+            return replace(machine, declared=None, seen=None, silence="", wish="", check=None)
+        case ControllerSilent():
+            return machine if machine.declared is None else replace(machine, silence=event.cause)
+        case PowerAnswered():
+            is_refused = event.outcome == "refused"
+            if request is None or request.number != event.number or not is_refused:
+                return machine
+            fault = event.cause or "its controller refused the request"
+            # What powers the machine on from now on is not this request.
+            return replace(end_request(machine, now, fault), runs_for=None)
+        case ControllerReported():
+            declared = machine.declared
+            if declared is None or declared.digest != event.digest:
+                return machine
+            machine = note_power(replace(machine, seen=_seen(event), silence=""))
+            return _end_check(note_silence(machine, now, has_agent=has_agent))
+        case _:
+            assert_never(event)
+
+
+def _seen(event: ControllerReported) -> Seen:
+    return Seen(
+        event.settled,
+        event.check,
+        event.power,
+        event.runs,
+        event.stranger,
+        event.unfit,
+        Map(event.faults),
+    )
+
+
+def _end_check(machine: Machine) -> Machine:
+    """Return the machine after a reading; a check for which nothing is to be said is over.
+
+    A machine out of service with which something is wrong stays there.
+    """
+    check, seen = machine.check, machine.seen
+    if check is None or seen is None or not machine.is_checked:
+        return machine
+    is_wrong = bool(seen.stranger or seen.unfit)
+    is_over = check.purpose == "look" or (check.purpose == "return" and is_wrong)
+    return replace(machine, check=None) if is_over else machine
+
+
+def fold_decision(machine: Machine, event: Decisions, now: datetime) -> Machine:
+    """Return a machine after what was decided about it."""
+    match event:
+        case PowerRequested():
+            return _requested(machine, event, now)
+        case PowerOverdue():
+            return end_request(machine, now, "no effect was observed in time")
+        case MachineCheckRequested():
+            due = now + timedelta(seconds=event.within_s)
+            check = Check(event.number, event.purpose, due)
+            stay = machine.stay
+            if stay is not None and event.purpose == "verify":
+                stay = replace(stay, verification="checked")
+            return replace(machine, check=check, checks=event.number, stay=stay)
+        case MachinePowerWished():
+            return restart_tries(replace(machine, wish=event.power, wishes=event.wish))
+        case MachineMaintenanceChanged(maintenance=is_maintained, reason=reason):
+            is_left_alone = is_maintained or machine.state is MachineState.PRODUCTION
+            wish: Wish = "" if is_left_alone else "off"
+            return restart_tries(
+                replace(machine, is_maintained=is_maintained, reason=reason, wish=wish)
+            )
+        case MachineConditionChanged(type=type_):
+            rest = machine.conditions
+            if event.status:
+                return replace(machine, conditions=rest.set(type_, event.message))
+            return replace(machine, conditions=rest.delete(type_))
+        case _:
+            assert_never(event)
+
+
+def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machine:
+    """Return the machine with a request under way; earlier tries count for an hour."""
+    forgotten = forgets_at(machine)
+    if forgotten is not None and forgotten <= now:
+        machine = restart_tries(machine)
+    is_on = event.action == "on"
+    due = now + timedelta(seconds=event.within_s)
+    return replace(
+        machine,
+        number=event.number,
+        request=Request(event.number, event.action, due),
+        runs_for=(event.assignment, event.boot, event.wish) if is_on else None,
+        ons=machine.ons + is_on,
+        offs=machine.offs + (not is_on),
+        tried_at=now,
+        retry_at=None,
+    )
+
+
+Move = on.MachineAdded | on.MachineRepaired | on.MachineStateChanged
+"""What was reported of the place of a machine."""
+
+
+def move_machine(machine: Machine, event: Move) -> Machine:
+    """Return a machine in its new place; one that is back in service is tried anew."""
+    match event:
+        case on.MachineAdded():
+            return replace(machine, added_type=event.instance_type)
+        case on.MachineRepaired():
+            back = replace(machine, state=MachineState.PRODUCTION, wish="", check=None)
+            return restart_tries(back)
+        case on.MachineStateChanged():
+            return replace(machine, state=event.state)
+        case _:
+            assert_never(event)
+
+
+def fold_report(machine: Machine, event: Report) -> Machine:
+    """Return a machine after what was reported of its stay."""
+    stay = machine.stay
+    if stay is None:
+        return machine
+    match event:
+        case on.MachineBooted():
+            return restart_tries(replace(machine, stay=replace(stay, outcome="booted")))
+        case on.MachineFailed():
+            return replace(machine, stay=replace(stay, outcome="failed"))
+        case on.NodeVerified():
+            return replace(machine, check=None, stay=replace(stay, verification=""))
+        case on.NodeObserved():
+            seen = Marks(event.unschedulable, event.cordon, event.lock)
+            return replace(machine, stay=replace(stay, observed=seen, draining=False))
+        case on.NodeConditionChanged():
+            asked = 0 if event.request == stay.asked else stay.asked
+            conditions = stay.conditions
+            if is_problem(event.type, event.status):
+                conditions = conditions.set(event.type, True)
+            elif event.type in conditions:
+                conditions = conditions.delete(event.type)
+            unknown_at = None if event.type == READY else stay.unknown_at
+            stay = replace(stay, asked=asked, conditions=conditions, unknown_at=unknown_at)
+            return replace(machine, stay=stay)
+        case _:
+            assert_never(event)

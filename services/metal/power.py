@@ -1,0 +1,169 @@
+"""Which power state a machine should have, and the one request that brings it closer.
+
+A machine has at most one request under way. Its end is a reading that shows the effect, a refusal,
+or a deadline; the next request follows from a reading that began after the end of the last one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from metal.machine import EFFECT_S, FORGET_AFTER, PAUSES, SHUTDOWN_S, TRIES_MAX, Machine, Run, Stay
+from metal.messages import PowerAction, PowerRequested
+from metal.reading import Power
+from nodepool.contract.keys import MachineKey, machine_parts, pool_path
+from nodepool.state.values import replace
+
+_MOVING: Final = frozenset({Power.POWERING_ON, Power.POWERING_OFF})
+"""The power states that a machine leaves by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The power state that a machine should have.
+
+    on: whether it should be on.
+    run: why it should have been powered on; None if any reason will do.
+    reason: why, as one sentence.
+    gentle: whether its system is asked first before its power is cut.
+    """
+
+    on: bool
+    reason: str
+    run: Run | None = None
+    gentle: bool = False
+
+
+def find_desired(machine: Machine) -> Desired | None:
+    """Return the power state that a machine should have; None if nothing may touch its power."""
+    if not machine.is_known:
+        return None
+    if not machine.is_in_service:
+        return _wished(machine)
+    stay = machine.stay
+    if stay is None:
+        return Desired(on=False, reason="no NodePool has the machine")
+    if stay.outcome == "failed":
+        return None
+    pool = stay.pool
+    if stay.boot:
+        reason = f"the Node is rebooted for the {stay.boot}. time in the NodePool {pool}"
+    else:
+        reason = f"the NodePool {pool} has the machine"
+    return Desired(on=True, reason=reason, run=stay.run, gentle=not stay.forced)
+
+
+def _wished(machine: Machine) -> Desired | None:
+    match machine.wish:
+        case "on":
+            return Desired(on=True, reason="an operator has powered the machine on")
+        case "reset":
+            run = (0, 0, machine.wishes)
+            return Desired(on=True, reason="an operator has reset the machine", run=run)
+        case "off":
+            return Desired(on=False, reason="the machine is out of service")
+        case _:
+            return None
+
+
+def is_reached(machine: Machine, desired: Desired) -> bool:
+    """Return whether the last reading shows the desired power state."""
+    seen = machine.seen
+    if seen is None:
+        return False
+    if not desired.on:
+        return seen.power is Power.OFF
+    is_right = desired.run is None or desired.run == machine.runs_for
+    return seen.power is Power.ON and is_right
+
+
+def find_action(machine: Machine, desired: Desired) -> PowerAction | None:
+    """Return what has to be requested next; None if nothing has, or a request is under way.
+
+    A machine is powered on only if it is observed off, so a reset is off, then on.
+    """
+    seen = machine.seen
+    if seen is None or machine.request is not None or not machine.is_settled:
+        return None
+    if seen.power in _MOVING or is_reached(machine, desired):
+        return None
+    if seen.power is Power.OFF:
+        return "on"
+    is_gentle = desired.gentle and not machine.offs and seen.power is Power.ON
+    return "shutdown" if is_gentle else "off"
+
+
+def tries_of(machine: Machine, action: PowerAction) -> int:
+    """Return how often this was requested for the current end of the machine."""
+    return machine.ons if action == "on" else machine.offs
+
+
+def forgets_at(machine: Machine) -> datetime | None:
+    """Return when the tries of a machine no longer count."""
+    return None if machine.tried_at is None else machine.tried_at + FORGET_AFTER
+
+
+def find_stuck(machine: Machine, now: datetime) -> str:
+    """Return why no further request is made for now; empty if the machine is not stuck."""
+    desired = find_desired(machine)
+    action = find_action(machine, desired) if desired is not None else None
+    forgotten = forgets_at(machine)
+    if action is None or forgotten is None or forgotten <= now:
+        return ""
+    if tries_of(machine, action) < TRIES_MAX:
+        return ""
+    word = "on" if action == "on" else "off"
+    return f"it was powered {word} {TRIES_MAX} times without effect: {machine.fault or 'no cause'}"
+
+
+def request_power(key: MachineKey, machine: Machine, now: datetime) -> PowerRequested | None:
+    """Return the request that is missing now; None if none is, or if it has to wait."""
+    desired = find_desired(machine)
+    action = find_action(machine, desired) if desired is not None else None
+    if desired is None or action is None or find_stuck(machine, now):
+        return None
+    if machine.retry_at is not None and machine.retry_at > now:
+        return None
+    zone, name = machine_parts(key)
+    event = PowerRequested(
+        zone=zone,
+        machine=name,
+        number=machine.number + 1,
+        action=action,
+        within_s=SHUTDOWN_S if action == "shutdown" else EFFECT_S,
+        reason=desired.reason,
+    )
+    stay = machine.stay if machine.is_in_service else None
+    if stay is not None:
+        return event.model_copy(update=_of_stay(stay, action))
+    return event if desired.run is None else event.model_copy(update={"wish": machine.wishes})
+
+
+def _of_stay(stay: Stay, action: PowerAction) -> dict[str, object]:
+    org, cluster, _ = pool_path(stay.pool)
+    fields: dict[str, object] = {"assignment": stay.assignment, "boot": stay.boot}
+    boots = {"boot_from": "cluster", "org": org, "cluster": cluster}
+    return fields | boots if action == "on" else fields
+
+
+def restart_tries(machine: Machine) -> Machine:
+    """Return the machine with another end, for which nothing was tried yet."""
+    return replace(machine, ons=0, offs=0, retry_at=None, fault="")
+
+
+def end_request(machine: Machine, now: datetime, fault: str) -> Machine:
+    """Return the machine whose request had no effect."""
+    tries = max(machine.ons, machine.offs)
+    pause = PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
+    return replace(machine, request=None, retry_at=now + pause, fault=fault)
+
+
+def note_power(machine: Machine) -> Machine:
+    """Return the machine after a reading, which may show the effect of its request."""
+    request, seen = machine.request, machine.seen
+    if request is None or seen is None or not machine.is_settled:
+        return machine
+    wanted = Power.ON if request.action == "on" else Power.OFF
+    if seen.power is not wanted:
+        return machine
+    return replace(machine, request=None, retry_at=None)

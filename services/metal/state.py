@@ -1,0 +1,167 @@
+"""The state of the metal service: each real machine that is declared, or was added."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import assert_never
+
+from immutables import Map
+
+from metal import Hears, Says
+from metal.machine import Declared, Machine, Stay
+from metal.messages import (
+    ControllerReported,
+    ControllerSilent,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineDeclared,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
+    MachineUndeclared,
+    MaintainMachine,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
+    SetMachinePower,
+    VerifyMachine,
+)
+from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
+from metal.power import find_stuck, forgets_at, restart_tries
+from metal.stays import OfStay, begin_stay, fold_stay, hand_over
+from nodepool.contract import events as on
+from nodepool.contract.catalog import provider_of
+from nodepool.contract.keys import ClusterKey, MachineKey, cluster_key, cluster_of
+from nodepool.contract.messages import OfMachine, OfNode
+from nodepool.service import Context
+from nodepool.state.values import replace
+from nodepool.state.work import WithWork
+
+NAME = "metal"
+"""The name of the service, and of the provider in the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(WithWork[MachineKey]):
+    """The machines; the work queue holds each machine when something of it is due.
+
+    agents: the clusters that an agent connects to Kubernetes.
+    """
+
+    agents: Map[ClusterKey, bool] = Map()
+    machines: Map[MachineKey, Machine] = Map()
+
+    def has_agent(self, stay: Stay) -> bool:
+        """Return whether an agent reports the Node of a stay."""
+        return cluster_of(stay.pool) in self.agents
+
+
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
+    """Return the state after a message; one about an unknown machine changes nothing."""
+    now = context.time
+    match message:
+        case SetMachinePower() | MaintainMachine() | VerifyMachine():
+            return state
+        case on.ClusterRegistered():
+            return _fold_registration(state, message, now)
+        case MachineDeclared():
+            return _declare(state, message, now)
+        case on.CWNodeAssigned():
+            return _change(state, message, now, partial(begin_stay, event=message, now=now))
+        case on.CWNodeRegistered() | on.CWNodeRegistrationFailed() | on.CWNodeDeleted():
+            return _change_stay(state, message, now)
+        case on.NodeUpdated() | on.CWDrainNode() | on.NodeReportRequested():
+            return _change_stay(state, message, now)
+        case MachineUndeclared() | ControllerReported() | ControllerSilent() | PowerAnswered():
+            return _observe(state, message, now)
+        case PowerRequested() | PowerOverdue() | MachineCheckRequested() | MachinePowerWished():
+            return _change(state, message, now, partial(fold_decision, event=message, now=now))
+        case MachineMaintenanceChanged() | MachineConditionChanged():
+            return _change(state, message, now, partial(fold_decision, event=message, now=now))
+        case on.MachineAdded() | on.MachineRepaired() | on.MachineStateChanged():
+            return _change(state, message, now, partial(move_machine, event=message))
+        case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
+            return _change(state, message, now, partial(fold_report, event=message))
+        case on.NodeConditionChanged() | on.NodeObserved():
+            return _change(state, message, now, partial(fold_report, event=message))
+        case on.MachineUpdateFailed(machine_key=key):
+            return replace(state, work=state.work.retry_later(key, now))
+        case _:
+            assert_never(message)
+
+
+def _change(
+    state: State,
+    message: OfMachine | OfNode,
+    now: datetime,
+    change: Callable[[Machine], Machine],
+) -> State:
+    """Return the state with the machine changed that a message is about; ignore an unknown one."""
+    key = message.machine_key
+    machine = state.machines.get(key)
+    return state if machine is None else _store(state, key, change(machine), now)
+
+
+def _change_stay(state: State, message: OfStay, now: datetime) -> State:
+    """Return the state after a message about a stay; ignore one about another stay."""
+    machine = state.machines.get(message.machine_key)
+    stay = machine.stay if machine is not None else None
+    if machine is None or stay is None or stay.assignment != message.assignment:
+        return state
+    after = fold_stay(machine, stay, message, now, has_agent=state.has_agent(stay))
+    return _store(state, message.machine_key, after, now)
+
+
+def _observe(state: State, message: Seeing, now: datetime) -> State:
+    """Return the state after what the driver has observed of a machine."""
+    machine = state.machines.get(message.machine_key)
+    if machine is None:
+        return state
+    has_agent = machine.stay is not None and state.has_agent(machine.stay)
+    after = observe(machine, message, now, has_agent=has_agent)
+    return _store(state, message.machine_key, after, now)
+
+
+def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
+    """Return the state with a machine as it is declared; a reading of another one is forgotten."""
+    if provider_of(event.zone) != NAME:
+        return state
+    machine = state.machines.get(event.machine_key, Machine())
+    before = machine.declared
+    after = Declared(event.instance_type, event.labels, event.digest)
+    if before is None or before.digest != event.digest:
+        machine = restart_tries(replace(machine, seen=None, silence=""))
+    return _store(state, event.machine_key, replace(machine, declared=after), now)
+
+
+def _fold_registration(state: State, event: on.ClusterRegistered, now: datetime) -> State:
+    cluster = cluster_key(event.org, event.cluster)
+    if not event.kubernetes or cluster in state.agents:
+        return state
+    state = replace(state, agents=state.agents.set(cluster, True))
+    for key, machine in state.machines.items():
+        stay = machine.stay
+        if stay is not None and cluster_of(stay.pool) == cluster:
+            state = _store(state, key, hand_over(machine, stay), now)
+    return state
+
+
+def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> State:
+    """Return the state with a machine and with its next moment."""
+    due = _find_due(machine, now)
+    work = state.work.drop(key) if due is None else state.work.clear_failures(key).put_at(key, due)
+    return replace(state, machines=state.machines.set(key, machine), work=work)
+
+
+def _find_due(machine: Machine, now: datetime) -> datetime | None:
+    """Return the next moment at which a machine has something to say by itself; None for never."""
+    request, check, stay = machine.request, machine.check, machine.stay
+    moments = [machine.retry_at]
+    moments.append(request.due if request is not None else None)
+    moments.append(check.due if check is not None else None)
+    if stay is not None:
+        moments.append(None if stay.outcome else stay.boot_due)
+        moments.append(stay.unknown_at)
+    if find_stuck(machine, now):
+        moments.append(forgets_at(machine))
+    return min((each for each in moments if each is not None), default=None)

@@ -1,0 +1,115 @@
+"""A machine after what services say about its Node."""
+
+from datetime import datetime
+from typing import assert_never
+
+from metal.machine import BOOT_MAX, SILENT_AFTER, Machine, Marks, Stay
+from metal.power import restart_tries
+from nodepool.contract import events as on
+from nodepool.contract.model import NodeAction, NodePhase
+from nodepool.contract.node_states import MachineState
+from nodepool.state.values import replace
+
+OfStay = (
+    on.CWNodeRegistered
+    | on.CWNodeRegistrationFailed
+    | on.NodeUpdated
+    | on.CWDrainNode
+    | on.NodeReportRequested
+    | on.CWNodeDeleted
+)
+"""What services say about the current stay of a machine."""
+
+
+def begin_stay(machine: Machine, event: on.CWNodeAssigned, now: datetime) -> Machine:
+    """Return the machine at the start of a stay, for which it boots anew even if it is on.
+
+    A machine that was not added, and a stay that is not newer than the last one, are ignored.
+    """
+    if not machine.added_type or event.assignment <= machine.assignment:
+        return machine
+    stay = Stay(event.assignment, event.key, now + BOOT_MAX)
+    machine = replace(machine, assignment=event.assignment, stay=stay)
+    return restart_tries(machine)
+
+
+def fold_stay(
+    machine: Machine, stay: Stay, event: OfStay, now: datetime, *, has_agent: bool
+) -> Machine:
+    """Return the machine after a message about its current stay."""
+    match event:
+        case on.CWNodeRegistered():
+            joined = _enter_phase(replace(stay, joined=True), event.phase)
+            return note_silence(replace(machine, stay=joined), now, has_agent=has_agent)
+        case on.NodeUpdated():
+            return _instruct(machine, stay, event, now)
+        case on.CWDrainNode():
+            return replace(machine, stay=replace(stay, draining=True))
+        case on.NodeReportRequested():
+            asked = 0 if has_agent else event.request
+            return replace(machine, stay=replace(stay, asked=asked))
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
+            is_broken = isinstance(event, on.CWNodeRegistrationFailed) or event.triage
+            return end_stay(machine, is_broken=is_broken)
+        case _:
+            assert_never(event)
+
+
+def end_stay(machine: Machine, *, is_broken: bool) -> Machine:
+    """Return the machine after a stay, to be powered off: free, or in triage."""
+    state = MachineState.TRIAGE if is_broken else machine.state
+    machine = replace(machine, stay=None, check=None, state=state)
+    return restart_tries(replace(machine, wish="off") if is_broken else machine)
+
+
+def _instruct(machine: Machine, stay: Stay, event: on.NodeUpdated, now: datetime) -> Machine:
+    marks = Marks(event.unschedulable, event.cordon, event.lock)
+    stay = replace(stay, marks=marks)
+    if event.phase is not NodePhase.REBOOTING or event.boot <= stay.boot:
+        return _with_phase(machine, stay, event.phase)
+    stay = replace(
+        stay,
+        boot=event.boot,
+        forced=event.action is not NodeAction.REBOOT,
+        boot_due=now + BOOT_MAX,
+        outcome="",
+        unknown_at=None,
+    )
+    return restart_tries(_with_phase(machine, stay, event.phase))
+
+
+def _with_phase(machine: Machine, stay: Stay, phase: NodePhase) -> Machine:
+    after = _enter_phase(stay, phase)
+    return replace(
+        machine, stay=after, check=machine.check if after.verification == "checked" else None
+    )
+
+
+def _enter_phase(stay: Stay, phase: NodePhase) -> Stay:
+    """Return the stay in a phase, which may begin or end a verification."""
+    is_verifying = phase is NodePhase.VERIFYING
+    if is_verifying is (stay.phase is NodePhase.VERIFYING):
+        return replace(stay, phase=phase)
+    return replace(stay, phase=phase, verification="wanted" if is_verifying else "")
+
+
+def note_silence(machine: Machine, now: datetime, *, has_agent: bool) -> Machine:
+    """Return the machine whose Node gets Ready=Unknown later if no system runs on it."""
+    stay = machine.stay
+    if stay is None or not stay.joined or stay.outcome != "booted":
+        return machine
+    if has_agent or machine.is_running or machine.seen is None:
+        return replace(machine, stay=replace(stay, unknown_at=None))
+    if stay.unknown_at is not None:
+        return machine
+    return replace(machine, stay=replace(stay, unknown_at=now + SILENT_AFTER))
+
+
+def hand_over(machine: Machine, stay: Stay) -> Machine:
+    """Return the machine of a Node which an agent reports from now on."""
+    conditions = stay.conditions
+    rest = conditions.delete("Ready") if "Ready" in conditions else conditions
+    return replace(
+        machine,
+        stay=replace(stay, asked=0, draining=False, unknown_at=None, conditions=rest),
+    )

@@ -1,0 +1,539 @@
+"""Each power request to a real machine is sent at most once, whatever fails around it."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from conformance.requests import deleted, not_registered, registered, updated
+from metal.messages import (
+    ControllerSilent,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineDeclared,
+    MachineUndeclared,
+    MaintainMachine,
+    PowerOverdue,
+    PowerRequested,
+    SetMachinePower,
+    VerifyMachine,
+)
+from metal.reading import Power
+from nodepool.contract.catalog import ZONES
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodeAssigned,
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+    MachineRepaired,
+    MachineStateChanged,
+)
+from nodepool.contract.model import NodePhase
+from nodepool.contract.node_states import MachineState
+from nodepool.engine.snapshot import dump
+from support.constants import A100, CLUSTER, H100, ORG, ZONE
+from support.real_machines import Happens, Server, Site
+
+NAME = "g000001"
+
+
+@pytest.fixture(autouse=True)
+def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog in which a zone belongs to `metal`."""
+    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
+    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+
+
+def a_free_machine(replicas: int = 1) -> tuple[Site, Server]:
+    """A machine that is declared, was read, and is off."""
+    site = Site(replicas)
+    server = site.declare(NAME)
+    site.run()
+    site.see(server)
+    return site, server
+
+
+def assigned(number: int = 1) -> CWNodeAssigned:
+    """The stay of the machine in a NodePool."""
+    return CWNodeAssigned(
+        org=ORG,
+        cluster=CLUSTER,
+        pool="train",
+        node=NAME,
+        zone=ZONE,
+        assignment=number,
+        uid="u",
+        instance_type=H100,
+        message="assigned",
+    )
+
+
+def a_requested_boot(replicas: int = 1) -> tuple[Site, Server]:
+    """A machine that has to be powered on; the request is stored, and not sent."""
+    site, server = a_free_machine(replicas)
+    site.tell(assigned())
+    site.run()
+    assert [each.action for each in site.said(PowerRequested)] == ["on"]
+    return site, server
+
+
+def a_node() -> tuple[Site, Server]:
+    """A machine that has booted, and is a Node in production."""
+    site, server = a_requested_boot()
+    site.send()
+    server.go_on()
+    site.see(server)
+    assert len(site.said(MachineBooted)) == 1
+    site.tell(registered(assigned()))
+    site.run()
+    return site, server
+
+
+# A machine comes into production.
+
+
+def test_a_machine_is_added_once_it_was_read() -> None:
+    site = Site()
+    server = site.declare(NAME)
+    site.run()
+    assert not site.said(MachineAdded)
+
+    site.see(server)
+    site.see(server)
+
+    assert len(site.said(MachineAdded)) == 1
+    assert not site.said(PowerRequested)
+
+
+def test_a_machine_that_is_not_the_declared_one_is_kept_out_and_never_touched() -> None:
+    # given a machine that is on
+    site = Site()
+    server = site.declare(NAME, Power.ON)
+
+    # when its controller tells another serial number
+    site.see(server, stranger="the serial number is A, and B is expected")
+    site.wait(3_600)
+
+    # then it says so, and is left alone
+    (condition,) = site.said(MachineConditionChanged)
+    assert (condition.type, condition.status) == ("OtherMachine", True)
+    assert not site.said(MachineAdded)
+    assert not site.said(PowerRequested)
+
+
+def test_a_machine_that_another_one_has_replaced_is_not_touched() -> None:
+    # given a Node in whose place another machine is found
+    site, server = a_node()
+    site.see(server, stranger="the serial number is A, and B is expected")
+
+    # when the Node is rebooted, and deleted
+    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.wait(600)
+    site.tell(deleted(assigned(), triage=True))
+    site.wait(600)
+
+    # then the other machine goes on, and the reboot has failed with the reason
+    assert site.actions(server) == ["on"]
+    (failed,) = site.said(MachineFailed)
+    assert "B is expected" in failed.cause
+
+
+def test_a_reading_of_an_earlier_declaration_is_ignored() -> None:
+    # given a machine whose controller is declared with another address
+    site, server = a_free_machine()
+    site.declare(NAME, digest="other")
+    site.see(server, stranger="the serial number is A, and B is expected")
+    site.tell(assigned())
+
+    # then only a reading at the new address counts
+    site.run()
+    assert not site.said(MachineConditionChanged)
+    assert not site.said(PowerRequested)
+    site.see(server, digest="other")
+    assert len(site.said(PowerRequested)) == 1
+
+
+def test_a_machine_keeps_the_type_with_which_it_was_added() -> None:
+    site, _ = a_free_machine()
+
+    site.tell(MachineDeclared(zone=ZONE, machine=NAME, instance_type=A100, digest="d"), assigned())
+    site.run()
+
+    (failed,) = site.said(MachineFailed)
+    assert A100 in failed.cause
+    assert len(site.said(MachineAdded)) == 1
+
+
+def test_a_machine_in_a_zone_of_another_provider_is_not_taken() -> None:
+    site, other = Site(), next(zone for zone in ZONES if zone != ZONE)
+    site.declare(NAME)
+
+    site.tell(MachineDeclared(zone=other, machine=NAME, instance_type=H100, digest="d"))
+    site.run()
+
+    assert site.machines() == [f"{ZONE}/{NAME}"]
+
+
+def test_a_free_machine_that_is_on_is_powered_off() -> None:
+    site, server = a_free_machine()
+    server.set_power(is_on=True)
+
+    site.see(server)
+    site.send()
+    site.see(server)
+
+    assert site.actions(server) == ["off"]
+    assert not site.unsent()
+
+
+# Between the intention and its effect.
+
+
+def test_only_the_process_that_stored_a_request_sends_it() -> None:
+    # given two processes
+    site, server = a_requested_boot(replicas=2)
+
+    # then one of them has the request, and the other one never sends it
+    assert sorted(len(site.unsent(process)) for process in range(2)) == [0, 1]
+    site.settle(5)
+    assert site.actions(server) == ["on"]
+    assert len(site.said(MachineBooted)) == 1
+
+
+def test_a_process_that_ends_before_it_sends_a_request_never_sends_it() -> None:
+    # given a process that ends between the intention and the request
+    site, server = a_requested_boot()
+    site.kill()
+
+    # when the machine stays off until the request is overdue
+    site.settle(2)
+    assert server.sent == []
+    site.wait(600)
+
+    # then nothing is asked of it until a new reading shows that it is off
+    assert len(site.said(PowerRequested)) == 1
+    site.settle(3)
+
+    # and then another request is stored and sent
+    assert [each.number for each in server.sent] == [2]
+    assert len(site.said(PowerOverdue)) == 1
+    assert len(site.said(MachineBooted)) == 1
+
+
+def test_a_process_that_ends_after_it_has_sent_a_request_sends_no_other_one() -> None:
+    # given a process that ends between the request and its answer
+    site, server = a_requested_boot()
+    site.send(answers=False)
+    site.kill()
+
+    # when the machine is on, which counts once the request is overdue
+    site.settle(10)
+
+    # then the boot is reported, and nothing else was sent
+    assert site.actions(server) == ["on"]
+    assert len(site.said(MachineBooted)) == 1
+
+
+@pytest.mark.parametrize("happens", get_args(Happens))
+def test_a_request_whose_outcome_is_unknown_is_waited_for(happens: Happens) -> None:
+    # given a connection that breaks in the middle of a reset
+    site, server = a_requested_boot()
+    site.send(outcome="unknown", happens=happens)
+
+    # when the machine was powered on, or is powered on a minute later, or never
+    site.wait(60)
+    for request in server.late:
+        server.follow(request)
+    site.settle(10)
+
+    # then it was asked again only if it was not powered on
+    assert site.actions(server) == (["on", "on"] if happens == "never" else ["on"])
+    assert len(site.said(MachineBooted)) == 1
+
+
+def test_a_request_that_is_refused_is_made_three_times_and_the_boot_has_failed() -> None:
+    site, server = a_requested_boot()
+
+    for _ in range(3):
+        site.send(outcome="refused")
+        site.see(server)
+        site.wait(130)
+
+    (failed,) = site.said(MachineFailed)
+    assert "3 times" in failed.cause
+    site.settle(90)
+    assert site.actions(server) == ["on"] * 3
+    site.tell(not_registered(assigned()))
+    site.settle(5)
+    assert server.power is Power.OFF
+
+
+def test_a_reading_from_before_the_answer_proves_nothing() -> None:
+    # given a request that is not answered yet
+    site, server = a_requested_boot()
+
+    # when a controller says wrongly that the machine is on
+    server.runs = True
+    site.see(server, Power.ON)
+
+    # then the boot is not over
+    assert not site.said(MachineBooted)
+
+
+def test_a_reading_from_before_the_deadline_proves_nothing() -> None:
+    # given a request that nobody has sent, and a controller that is wrong about the power
+    site, server = a_requested_boot()
+    site.kill()
+    server.runs = True
+    site.see(server, Power.ON)
+
+    # when the request is overdue
+    site.wait(181)
+    assert len(site.said(PowerOverdue)) == 1
+
+    # then the old reading does not count, and nothing is done until there is a new one
+    site.wait(600)
+    assert not site.said(MachineBooted)
+    assert len(site.said(PowerRequested)) == 1
+    site.see(server)
+    assert len(site.said(PowerRequested)) == 2
+
+
+def test_nothing_is_asked_because_of_a_reading_that_is_late() -> None:
+    # given a machine that is powered off after its stay, as a reading shows
+    site, server = a_node()
+    site.tell(deleted(assigned()))
+    site.run()
+    site.send()
+    site.see(server)
+
+    # when a reading comes that began before that
+    site.see(server, Power.ON, settled=1)
+
+    # then nothing more is asked of the machine
+    assert site.actions(server) == ["on", "off"]
+    assert not site.unsent()
+
+
+def test_a_machine_that_was_powered_on_by_hand_after_a_refusal_boots_anew() -> None:
+    # given a request that its controller has refused
+    site, server = a_requested_boot()
+    site.send(outcome="refused")
+
+    # when somebody presses the button
+    server.set_power(is_on=True)
+    site.settle(8)
+
+    # then the machine is powered off and on, so that it boots for its cluster
+    assert site.actions(server) == ["on", "off", "on"]
+    assert len(site.said(MachineBooted)) == 1
+
+
+def test_a_reboot_is_off_and_then_on() -> None:
+    site, server = a_node()
+
+    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.settle(5)
+
+    assert site.actions(server) == ["on", "shutdown", "on"]
+    assert [each.boot for each in site.said(MachineBooted)] == [0, 1]
+
+
+def test_a_system_that_does_not_shut_down_loses_its_power() -> None:
+    site, server = a_node()
+
+    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.run()
+    site.send(happens="never")
+    site.settle(12)
+
+    assert site.actions(server) == ["on", "shutdown", "off", "on"]
+
+
+def test_a_stay_that_ends_while_a_request_is_under_way_leaves_the_machine_off() -> None:
+    # given a boot whose request is sent, and has its effect later
+    site, server = a_requested_boot()
+    site.send(outcome="unknown", happens="later")
+
+    # when the NodePool gives the machine back before that
+    site.tell(deleted(assigned()))
+    site.settle(5)
+    server.follow(server.late.pop())
+    site.settle(5)
+
+    # then it is off again, and no boot was reported
+    assert server.power is Power.OFF
+    assert site.actions(server) == ["on", "off"]
+    assert not site.said(MachineBooted)
+
+
+def test_a_machine_that_is_on_from_an_earlier_stay_boots_anew() -> None:
+    site, server = a_node()
+
+    site.tell(deleted(assigned()), assigned(2))
+    site.settle(5)
+
+    assert site.actions(server) == ["on", "off", "on"]
+    assert server.sent[-1].assignment == 2
+
+
+@pytest.mark.parametrize("power", [Power.PAUSED, Power.UNKNOWN])
+def test_a_machine_in_an_unclear_power_state_is_off_before_it_is_powered_on(power: Power) -> None:
+    site, server = a_free_machine()
+    site.tell(assigned())
+    site.run()
+    site.unsent().clear()
+    site.wait(181)
+
+    site.see(server, power)
+    site.wait(31)
+    site.settle(5)
+
+    assert site.actions(server) == ["off", "on"]
+
+
+@pytest.mark.parametrize("power", [Power.POWERING_ON, Power.POWERING_OFF])
+def test_nothing_is_asked_of_a_machine_whose_power_state_changes_by_itself(power: Power) -> None:
+    site, server = a_free_machine()
+    site.see(server, power)
+
+    site.tell(assigned())
+    site.wait(600)
+
+    assert not site.said(PowerRequested)
+
+
+def test_a_node_that_lost_its_power_is_powered_on_for_its_cluster() -> None:
+    site, server = a_node()
+
+    server.set_power(is_on=False)
+    site.settle(5)
+
+    assert site.actions(server) == ["on", "on"]
+    assert (server.sent[-1].org, server.sent[-1].boot_from) == (ORG, "cluster")
+    assert len(site.said(MachineBooted)) == 1
+
+
+def test_a_controller_that_is_wrong_about_the_power_is_asked_a_few_times_an_hour() -> None:
+    # given a free machine whose controller says that it is on, whatever it was asked for
+    site, server = a_free_machine()
+    for _ in range(55):
+        site.see(server, Power.ON)
+        while site.unsent():
+            site.send()
+        site.wait(60)
+
+    assert site.actions(server) == ["off"] * 3
+    assert any(each.type == "PowerStuck" for each in site.said(MachineConditionChanged))
+
+
+# Controllers that do not answer, and machines that are gone.
+
+
+def test_a_silent_controller_is_a_condition_of_its_machine() -> None:
+    # given a machine whose controller is silent when it has to boot, and another one
+    site, server = a_free_machine()
+    other = site.declare("g000002")
+    site.see(other)
+    site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"), assigned())
+    site.run()
+
+    # then nothing is asked of it, and after a while its boot has failed, with this cause
+    assert not site.said(PowerRequested)
+    site.wait(26 * 60)
+    (failed,) = site.said(MachineFailed)
+    assert "timed out" in failed.cause
+    assert len(site.said(MachineConditionChanged)) == 1
+
+    # when the controller answers again, the condition ends, and nobody wants the machine any more
+    site.see(server)
+    assert [each.status for each in site.said(MachineConditionChanged)] == [True, False]
+    assert not site.said(PowerRequested)
+
+
+def test_a_machine_that_is_not_declared_any_more_boots_for_nobody() -> None:
+    site, _ = a_free_machine()
+
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME), assigned())
+    site.run()
+
+    assert len(site.said(MachineFailed)) == 1
+    assert not site.said(PowerRequested)
+
+
+# What operators do.
+
+
+def test_the_power_of_a_machine_in_service_is_not_for_operators() -> None:
+    site, _ = a_free_machine()
+
+    site.tell(SetMachinePower(zone=ZONE, machine=NAME, power="on"))
+    site.run()
+
+    (refused,) = site.said(CommandRefused)
+    assert refused.reason == "Conflict"
+    assert not site.said(PowerRequested)
+
+
+def test_an_operator_resets_a_machine_in_maintenance_which_boots_for_no_nodepool() -> None:
+    site, server = a_free_machine()
+    site.tell(
+        MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"),
+        SetMachinePower(zone=ZONE, machine=NAME, power="on"),
+    )
+    site.settle(3)
+    site.tell(SetMachinePower(zone=ZONE, machine=NAME, power="reset"))
+    site.settle(3)
+    assert site.actions(server) == ["on", "off", "on"]
+
+    site.tell(assigned())
+    site.run()
+
+    (failed,) = site.said(MachineFailed)
+    assert "new fan" in failed.cause
+    site.tell(
+        not_registered(assigned()), MaintainMachine(zone=ZONE, machine=NAME, maintenance=False)
+    )
+    site.settle(3)
+    assert server.power is Power.OFF
+
+
+def test_a_machine_out_of_service_comes_back_when_a_check_finds_nothing_wrong() -> None:
+    site, server = a_node()
+    site.tell(deleted(assigned(), triage=True), MaintainMachine(zone=ZONE, machine=NAME))
+    site.settle(3)
+    (moved,) = site.said(MachineStateChanged)
+    assert moved.state is MachineState.DEBUG
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.settle(3)
+    assert server.power is Power.OFF
+    assert not site.said(MachineRepaired)
+
+    site.tell(*[VerifyMachine(zone=ZONE, machine=NAME)] * 2)
+    site.settle(2)
+
+    assert len(site.said(MachineCheckRequested)) == 1
+    assert len(site.said(MachineRepaired)) == 1
+    assert len(site.said(CommandAccepted)) == 4
+
+
+def test_a_restart_at_any_moment_changes_nothing() -> None:
+    # given a machine that was reset, by a process that is ended after each step
+    site, server = a_requested_boot()
+    site.send()
+    site.kill()
+    server.go_on()
+    site.see(server)
+    site.kill()
+    site.tell(registered(assigned()), updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.run()
+    site.send()
+    site.kill()
+    site.settle(5)
+
+    # then each request was sent once, and a replay gives the same state
+    assert site.actions(server) == ["on", "shutdown", "on"]
+    assert site.world.replay_differs() == []
+    assert list(dump(site.world.hosts[0].replica.safe))

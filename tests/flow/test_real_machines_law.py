@@ -1,0 +1,232 @@
+"""Whatever happens in whatever order, real machines get no request twice and none in vain."""
+
+from dataclasses import replace
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.requests import deleted, not_registered, registered, updated
+from metal.messages import ControllerReported, ControllerSilent, PowerRequested
+from metal.reading import Power
+from nodepool.contract.catalog import ZONES
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+)
+from nodepool.contract.messages import Message
+from nodepool.contract.model import NodePhase
+from nodepool.contract.providers import ProviderHears, ProviderSays
+from support.constants import CLUSTER, H100, ORG, ZONE
+from support.providers.monitor import Monitor
+from support.real_machines import Server, Site
+
+NAME = "g000001"
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "assign",
+                "register",
+                "reboot",
+                "delete",
+                "break",
+                "send",
+                "lose answer",
+                "refuse",
+                "happen later",
+                "never happen",
+                "happen now",
+                "kill",
+                "read",
+                "lie",
+                "silence",
+                "button",
+                "wait",
+                "boot",
+            ]
+        ),
+        st.integers(0, 5),
+    ),
+    max_size=40,
+)
+
+
+class Story:
+    """A site with one machine and two processes, to which anything may happen."""
+
+    def __init__(self) -> None:
+        self.site = Site(replicas=2)
+        self.server = self.site.declare(NAME)
+        self.site.run()
+        self.site.see(self.server)
+        self.stay: CWNodeAssigned | None = None
+        self.stays = self.boots = 0
+
+    def take(self, step: Step) -> None:
+        """Lets one thing happen, if it can."""
+        name, number = step
+        site, server, process = self.site, self.server, number % 2
+        match name:
+            case "send" | "lose answer" | "refuse" | "happen later" | "never happen":
+                self._send(name, process)
+            case "happen now" if server.late:
+                server.follow(server.late.pop(0))
+            case "kill":
+                site.kill(process)
+            case "read":
+                site.see(server)
+            case "lie":
+                site.see(server, list(Power)[number])
+            case "silence":
+                site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+            case "button":
+                server.set_power(is_on=number < 3)
+            case "wait":
+                site.wait(10 ** (number % 4 + 1))
+            case "boot":
+                server.go_on()
+            case _:
+                self._say(name)
+        site.run()
+
+    def _send(self, name: str, process: int) -> None:
+        if not self.site.unsent(process):
+            return
+        match name:
+            case "lose answer":
+                self.site.send(process, answers=False)
+            case "refuse":
+                self.site.send(process, outcome="refused")
+            case "happen later":
+                self.site.send(process, outcome="unknown", happens="later")
+            case "never happen":
+                self.site.send(process, outcome="unknown", happens="never")
+            case _:
+                self.site.send(process)
+
+    def _say(self, name: str) -> None:
+        """Lets the services say something of the Node, as far as they could."""
+        site, stay = self.site, self.stay
+        if name == "assign" and stay is None:
+            self.stays, self.boots = self.stays + 1, 0
+            self.stay = assigned(self.stays)
+            site.tell(self.stay)
+        elif name == "register" and stay is not None and self.has_booted():
+            site.tell(registered(stay))
+        elif name == "reboot" and stay is not None and self.has_booted():
+            self.boots += 1
+            is_forced = self.boots % 2 == 0
+            site.tell(updated(stay, NodePhase.REBOOTING, boot=self.boots, forced=is_forced))
+        elif name in ("delete", "break") and stay is not None:
+            site.tell(not_registered(stay) if name == "break" else deleted(stay))
+            self.stay = None
+
+    def has_booted(self) -> bool:
+        """Whether the last requested boot of the stay was reported."""
+        stay = self.stay
+        return stay is not None and any(
+            (each.assignment, each.boot) == (stay.assignment, self.boots)
+            for each in self.site.said(MachineBooted)
+        )
+
+    def has_failed(self) -> bool:
+        """Whether it was reported that the last requested boot of the stay has failed."""
+        stay = self.stay
+        return stay is not None and any(
+            (each.assignment, each.boot) == (stay.assignment, self.boots)
+            for each in self.site.said(MachineFailed)
+        )
+
+
+def assigned(number: int) -> CWNodeAssigned:
+    """A stay of the machine."""
+    return CWNodeAssigned(
+        org=ORG,
+        cluster=CLUSTER,
+        pool="train",
+        node=NAME,
+        zone=ZONE,
+        assignment=number,
+        uid="u",
+        instance_type=H100,
+        message="assigned",
+    )
+
+
+def find_unwanted(site: Site) -> list[PowerRequested]:
+    """The requests to power on that no stay wants, or of a machine that was not seen off."""
+    stay, power, unwanted = 0, Power.UNKNOWN, list[PowerRequested]()
+    for envelope in site.world.envelopes(
+        CWNodeAssigned, CWNodeDeleted, CWNodeRegistrationFailed, ControllerReported, PowerRequested
+    ):
+        match envelope.data:
+            case CWNodeAssigned(assignment=assignment):
+                stay = assignment
+            case CWNodeDeleted() | CWNodeRegistrationFailed():
+                stay = 0
+            case ControllerReported(power=seen):
+                power = seen
+            case PowerRequested(action="on") as request:
+                if request.assignment != stay or not stay or power is not Power.OFF:
+                    unwanted.append(request)
+    return unwanted
+
+
+def find_broken_rules(site: Site) -> list[str]:
+    """The rules of providers that were broken."""
+    monitor, broken = Monitor("metal"), list[str]()
+    for number, envelope in enumerate(site.world.envelopes(*_kinds()), start=1):
+        broken += monitor.read(number, number, envelope.source, envelope.data)
+    return broken
+
+
+def _kinds() -> tuple[type[Message], ...]:
+    return (*ProviderHears.__args__, *ProviderSays.__args__)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_desired(
+    steps: list[Step],
+) -> None:
+    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
+    with patch("nodepool.contract.catalog.ZONES", zones):
+        story = Story()
+        for step in steps:
+            story.take(step)
+        check_story(story)
+
+
+def check_story(story: Story) -> None:
+    """Lets everything go well from now on, and checks the whole story."""
+    site, server = story.site, story.server
+    site.settle(100)
+
+    numbers = [each.number for each in server.sent]
+    assert len(numbers) == len(set(numbers))
+    assert find_unwanted(site) == []
+    assert find_broken_rules(site) == []
+    assert len(site.said(MachineAdded)) == 1
+    if story.stay is not None and not story.has_failed():
+        assert story.has_booted()
+        assert is_on_for(server, story)
+    elif story.stay is None:
+        assert server.power is Power.OFF
+    assert site.world.replay_differs() == []
+
+
+def is_on_for(server: Server, story: Story) -> bool:
+    """Whether the machine runs, and was powered on for the current stay."""
+    machine = story.site.machine(server)
+    is_right = story.stay is not None and machine.runs_for == (
+        story.stay.assignment,
+        story.boots,
+        0,
+    )
+    return server.power is Power.ON and is_right
