@@ -18,6 +18,7 @@ Hears = (
     | real.ControllerReported
     | real.ControllerSilent
     | real.PowerAnswered
+    | real.WipeEnded
 )
 Says = (
     ProviderSays

@@ -61,6 +61,8 @@ def _find_power_fault(machine: Machine) -> str:
     """Return why an operator cannot change the power of a machine, and what to do; else empty."""
     if machine.declared is None:
         return "the inventory does not have the machine: declare it first"
+    if machine.wipe_due is not None and not machine.is_maintained:
+        return "the machine is wiped: wait for that, or take it into maintenance first"
     if machine.is_in_service:
         return "the machine is in service: reboot its Node, or take it into maintenance first"
     if machine.seen is not None and machine.seen.stranger:

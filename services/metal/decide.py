@@ -61,7 +61,7 @@ def _missing(state: State, key: MachineKey, machine: Machine, now: datetime) -> 
     if request is not None and request.due <= now:
         zone, name = machine_parts(key)
         yield PowerOverdue(zone=zone, machine=name, number=request.number)
-    yield from report_place(key, machine)
+    yield from report_place(key, machine, now)
     if stay is not None:
         yield from _missing_in_stay(key, machine, stay, now, has_agent=state.has_agent(stay))
     if (event := request_power(key, machine, now)) is not None:

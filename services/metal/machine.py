@@ -14,10 +14,11 @@ from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
 
-Run = tuple[int, int, int]
-"""Why a machine is on: the assignment and the boot, or the operator's wish; the rest is 0."""
+Run = tuple[int, int, int, int]
+"""Why a machine is on: assignment and boot, or an operator's wish, or a wipe; the rest is 0."""
 Wish = Literal["", "on", "off", "reset"]
 """The power state that an operator wants of a machine out of service; empty for none."""
+_IN_SERVICE: Final = frozenset({MachineState.PRODUCTION, MachineState.ZAP})
 READY: Final = "Ready"
 """The condition that shows whether a Node is silent."""
 
@@ -27,6 +28,8 @@ SHUTDOWN_S: Final = 300.0
 """How long a system may take to shut down, in seconds, before its power is cut."""
 CHECK_S: Final = 600.0
 """How long a complete reading may take, in seconds."""
+WIPE_MAX: Final = timedelta(hours=1)
+"""How long a wipe may take until it has failed."""
 BOOT_MAX: Final = timedelta(minutes=25)
 """How long a boot may take; after 30 minutes the services give it up."""
 SILENT_AFTER: Final = timedelta(seconds=40)
@@ -45,6 +48,7 @@ class Declared:
 
     instance_type: str
     labels: Mapping[str, str]
+    wipes: bool
     digest: str
 
 
@@ -99,6 +103,7 @@ class Stay:
     outcome: what was said of this boot.
     joined: whether the machine is a Node of its cluster.
     phase: the phase of the Node.
+    is_unclean: whether the machine was not wiped since an earlier stay, so that it must not boot.
     verification: what became of the verification of the Node, if there is any.
     marks, observed: the marks as they should be, and as they were said to be.
     draining: whether a drain has begun since the Node was observed.
@@ -114,6 +119,7 @@ class Stay:
     forced: bool = True
     outcome: Literal["", "booted", "failed"] = ""
     joined: bool = False
+    is_unclean: bool = False
     phase: NodePhase = NodePhase.BOOTING
     verification: Literal["", "wanted", "checked"] = ""
     marks: Marks = Marks()
@@ -126,7 +132,7 @@ class Stay:
     @property
     def run(self) -> Run:
         """Why the machine is on once its last boot is over."""
-        return self.assignment, self.boot, 0
+        return self.assignment, self.boot, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,11 @@ class Machine:
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
     state: its place in the data centre.
+    wipes: whether it is wiped after each stay.
+    is_unwiped: whether a stay has begun since it was wiped.
+    wipe: the number of its last wipe.
+    wipe_due: when this wipe has failed; None if none is under way.
+    wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
     stay: its current stay.
     seen: its last reading; None if there is none since it was declared as it is.
@@ -159,6 +170,11 @@ class Machine:
     declared: Declared | None = None
     added_type: str = ""
     state: MachineState = MachineState.PRODUCTION
+    wipes: bool = False
+    is_unwiped: bool = False
+    wipe: int = 0
+    wipe_due: datetime | None = None
+    wipe_end: str | None = None
     assignment: int = 0
     stay: Stay | None = None
     seen: Seen | None = None
@@ -181,8 +197,8 @@ class Machine:
 
     @property
     def is_in_service(self) -> bool:
-        """Whether it is free or in a NodePool, and nobody works on it."""
-        is_in_place = bool(self.added_type) and self.state is MachineState.PRODUCTION
+        """Whether it is free, in a NodePool, or wiped in between, and nobody works on it."""
+        is_in_place = bool(self.added_type) and self.state in _IN_SERVICE
         return is_in_place and not self.is_maintained
 
     @property

@@ -27,8 +27,8 @@ Sentence = Annotated[str, Field(max_length=TEXT_LIMIT)]
 Number = Annotated[int, Field(ge=0)]
 PowerAction = Literal["shutdown", "off", "on"]
 """What a request does to the power of a machine; `shutdown` asks its system first."""
-BootFrom = Literal["", "cluster"]
-"""What a machine boots from once: as it is set up, or the profile for its cluster."""
+BootFrom = Literal["", "cluster", "wipe"]
+"""What a machine boots from once: as it is set up, the profile for its cluster, or for wiping."""
 Purpose = Literal["", "look", "verify", "return"]
 """Why a machine is checked: to see it, to verify its Node, or to bring it back into service."""
 MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unfit", "PowerStuck"]
@@ -52,12 +52,14 @@ class MachineDeclared(Observation):
     """The inventory has this machine, from now on or with other content.
 
     instance_type, labels: its type and its topology labels.
+    wipes: whether it is wiped after each stay; what it was added with counts.
     digest: changes whenever its controller or its expected hardware is declared otherwise; what was
         read before says nothing of the machine that is declared now.
     """
 
     instance_type: str
     labels: Mapping[str, str] = {}
+    wipes: bool = True
     digest: Annotated[str, Field(max_length=128)]
 
 
@@ -111,6 +113,14 @@ class PowerAnswered(Observation):
     cause: Sentence = ""
 
 
+class WipeEnded(Observation):
+    """The wipe that a machine has booted says how it ended. wipe: as in `PowerRequested`."""
+
+    wipe: Number
+    passed: bool
+    cause: Sentence = ""
+
+
 class OfMetal(Event, OfMachine):
     """A decision about a real machine."""
 
@@ -126,6 +136,7 @@ class PowerRequested(OfMetal):
     org, cluster: the cluster that it boots for.
     assignment, boot: the boot that it belongs to; both 0 outside of a stay.
     wish: the number of the operator's wish that it follows; 0 if it follows none.
+    wipe: the number of the wipe that it is for; 0 if it is for none.
     reason: why, as one sentence.
     """
 
@@ -138,6 +149,7 @@ class PowerRequested(OfMetal):
     assignment: int = 0
     boot: int = 0
     wish: int = 0
+    wipe: int = 0
     reason: str
 
 

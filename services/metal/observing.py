@@ -17,15 +17,16 @@ from metal.messages import (
     PowerAnswered,
     PowerOverdue,
     PowerRequested,
+    WipeEnded,
 )
 from metal.power import end_request, forgets_at, note_power, restart_tries
-from metal.stays import note_silence
+from metal.stays import free_or_wipe, note_silence
 from nodepool.contract import events as on
 from nodepool.contract.health import is_problem
 from nodepool.contract.node_states import MachineState
 from nodepool.state.values import replace
 
-Seeing = MachineUndeclared | ControllerReported | ControllerSilent | PowerAnswered
+Seeing = MachineUndeclared | ControllerReported | ControllerSilent | PowerAnswered | WipeEnded
 """What the driver has observed of a machine that is known."""
 Decisions = (
     PowerRequested
@@ -63,6 +64,11 @@ def observe(machine: Machine, event: Seeing, now: datetime, *, has_agent: bool) 
             fault = event.cause or "its controller refused the request"
             # What powers the machine on from now on is not this request.
             return replace(end_request(machine, now, fault), runs_for=None)
+        case WipeEnded():
+            is_it = machine.wipe_due is not None and event.wipe == machine.wipe
+            is_it = is_it and machine.runs_for == (0, 0, 0, event.wipe)
+            end = "" if event.passed else event.cause or "no cause is known"
+            return replace(machine, wipe_end=end) if is_it else machine
         case ControllerReported():
             declared = machine.declared
             if declared is None or declared.digest != event.digest:
@@ -140,7 +146,7 @@ def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machin
         machine,
         number=event.number,
         request=Request(event.number, event.action, due),
-        runs_for=(event.assignment, event.boot, event.wish) if is_on else None,
+        runs_for=(event.assignment, event.boot, event.wish, event.wipe) if is_on else None,
         ons=machine.ons + is_on,
         offs=machine.offs + (not is_on),
         tried_at=now,
@@ -148,20 +154,24 @@ def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machin
     )
 
 
-Move = on.MachineAdded | on.MachineRepaired | on.MachineStateChanged
+Move = on.MachineAdded | on.MachineRepaired | on.MachineStateChanged | on.MachineWiped
 """What was reported of the place of a machine."""
 
 
-def move_machine(machine: Machine, event: Move) -> Machine:
+def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
     """Return a machine in its new place; one that is back in service is tried anew."""
     match event:
         case on.MachineAdded():
-            return replace(machine, added_type=event.instance_type)
+            return replace(machine, added_type=event.instance_type, wipes=event.wipes)
         case on.MachineRepaired():
-            back = replace(machine, state=MachineState.PRODUCTION, wish="", check=None)
-            return restart_tries(back)
+            return free_or_wipe(replace(machine, check=None), now)
+        case on.MachineWiped():
+            return free_or_wipe(replace(machine, is_unwiped=False, wipe_due=None), now)
         case on.MachineStateChanged():
-            return replace(machine, state=event.state)
+            after = replace(machine, state=event.state, wipe_due=None)
+            if event.state is not MachineState.ZAP_FAIL:
+                return after
+            return restart_tries(replace(after, wish="off"))
         case _:
             assert_never(event)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from metal.machine import EFFECT_S, FORGET_AFTER, PAUSES, SHUTDOWN_S, TRIES_MAX, Machine, Run, Stay
+from metal.machine import EFFECT_S, FORGET_AFTER, PAUSES, SHUTDOWN_S, TRIES_MAX, Machine, Run
 from metal.messages import PowerAction, PowerRequested
 from metal.reading import Power
 from nodepool.contract.keys import MachineKey, machine_parts, pool_path
@@ -41,6 +41,9 @@ def find_desired(machine: Machine) -> Desired | None:
     if not machine.is_in_service:
         return _wished(machine)
     stay = machine.stay
+    if machine.wipe_due is not None:
+        run = (0, 0, 0, machine.wipe)
+        return Desired(on=True, reason="the machine is wiped after its stay", run=run)
     if stay is None:
         return Desired(on=False, reason="no NodePool has the machine")
     if stay.outcome == "failed":
@@ -58,7 +61,7 @@ def _wished(machine: Machine) -> Desired | None:
         case "on":
             return Desired(on=True, reason="an operator has powered the machine on")
         case "reset":
-            run = (0, 0, machine.wishes)
+            run = (0, 0, machine.wishes, 0)
             return Desired(on=True, reason="an operator has reset the machine", run=run)
         case "off":
             return Desired(on=False, reason="the machine is out of service")
@@ -133,17 +136,26 @@ def request_power(key: MachineKey, machine: Machine, now: datetime) -> PowerRequ
         within_s=SHUTDOWN_S if action == "shutdown" else EFFECT_S,
         reason=desired.reason,
     )
-    stay = machine.stay if machine.is_in_service else None
-    if stay is not None:
-        return event.model_copy(update=_of_stay(stay, action))
-    return event if desired.run is None else event.model_copy(update={"wish": machine.wishes})
+    return event.model_copy(update=_find_origin(machine, desired, action))
 
 
-def _of_stay(stay: Stay, action: PowerAction) -> dict[str, object]:
-    org, cluster, _ = pool_path(stay.pool)
-    fields: dict[str, object] = {"assignment": stay.assignment, "boot": stay.boot}
-    boots = {"boot_from": "cluster", "org": org, "cluster": cluster}
-    return fields | boots if action == "on" else fields
+def _find_origin(machine: Machine, desired: Desired, action: PowerAction) -> dict[str, object]:
+    """Return the fields of a request that say for what it is."""
+    if desired.run is None:
+        return {}
+    assignment, boot, wish, wipe = desired.run
+    fields: dict[str, object] = {
+        "assignment": assignment,
+        "boot": boot,
+        "wish": wish,
+        "wipe": wipe,
+    }
+    if action != "on" or wish:
+        return fields
+    if wipe or machine.stay is None:
+        return fields | {"boot_from": "wipe"}
+    org, cluster, _ = pool_path(machine.stay.pool)
+    return fields | {"boot_from": "cluster", "org": org, "cluster": cluster}
 
 
 def restart_tries(machine: Machine) -> Machine:

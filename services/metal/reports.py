@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from metal.machine import BOOT_MAX, Declared, Machine, Stay
+from metal.machine import BOOT_MAX, WIPE_MAX, Declared, Machine, Stay
 from metal.messages import MachineCondition, MachineConditionChanged
 from metal.power import find_stuck
 from nodepool.contract import events as on
@@ -57,8 +57,8 @@ def report_problems(
 
 
 def report_place(
-    key: MachineKey, machine: Machine
-) -> Iterator[on.MachineAdded | on.MachineStateChanged | on.MachineRepaired]:
+    key: MachineKey, machine: Machine, now: datetime
+) -> Iterator[on.MachineAdded | on.MachineStateChanged | on.MachineRepaired | on.MachineWiped]:
     """Yield that a machine is in production, or where it is out of service.
 
     Out of service, a machine that people work on is debugged, and one that the inventory does not
@@ -73,14 +73,39 @@ def report_place(
                 machine=name,
                 instance_type=declared.instance_type,
                 labels=declared.labels,
+                wipes=declared.wipes,
             )
         return
-    if machine.state is MachineState.TRIAGE and machine.is_maintained:
+    if machine.wipe_due is not None:
+        yield from _report_wipe(key, machine, machine.wipe_due, now)
+    elif machine.state is MachineState.TRIAGE and machine.is_maintained:
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.DEBUG)
     elif machine.state is MachineState.TRIAGE and declared is None:
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.RMA)
     elif machine.state is not MachineState.PRODUCTION and _may_return(machine):
         yield on.MachineRepaired(zone=zone, machine=name)
+
+
+def _report_wipe(
+    key: MachineKey, machine: Machine, due: datetime, now: datetime
+) -> Iterator[on.MachineWiped | on.MachineStateChanged]:
+    """Yield that a machine is wiped, as its wipe has said, or why it is not."""
+    zone, name = machine_parts(key)
+    if machine.wipe_end == "":
+        yield on.MachineWiped(zone=zone, machine=name, assignment=machine.assignment)
+        return
+    cause = machine.wipe_end or find_stuck(machine, now)
+    if due <= now:
+        minutes = int(WIPE_MAX.total_seconds()) // 60
+        why = machine.silence or machine.fault
+        cause = cause or f"it has not ended in {minutes} minutes{f'; {why}' if why else ''}"
+    if cause:
+        yield on.MachineStateChanged(
+            zone=zone,
+            machine=name,
+            state=MachineState.ZAP_FAIL,
+            cause=f"its wipe has failed: {cause}",
+        )
 
 
 def _may_return(machine: Machine) -> bool:
@@ -121,6 +146,8 @@ def _find_obstacle(machine: Machine, declared: Declared, stay: Stay) -> str:
 
     What is wrong with a machine that runs may end with its reboot.
     """
+    if stay.is_unclean:
+        return "it was not wiped since its last stay"
     if machine.is_maintained:
         return f"it is in maintenance: {machine.reason or 'no reason was given'}"
     seen = machine.seen

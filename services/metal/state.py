@@ -25,6 +25,7 @@ from metal.messages import (
     PowerRequested,
     SetMachinePower,
     VerifyMachine,
+    WipeEnded,
 )
 from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
 from metal.power import find_stuck, forgets_at, restart_tries
@@ -72,14 +73,18 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _change_stay(state, message, now)
         case on.NodeUpdated() | on.CWDrainNode() | on.NodeReportRequested():
             return _change_stay(state, message, now)
-        case MachineUndeclared() | ControllerReported() | ControllerSilent() | PowerAnswered():
+        case MachineUndeclared() | ControllerReported() | ControllerSilent():
+            return _observe(state, message, now)
+        case PowerAnswered() | WipeEnded():
             return _observe(state, message, now)
         case PowerRequested() | PowerOverdue() | MachineCheckRequested() | MachinePowerWished():
             return _change(state, message, now, partial(fold_decision, event=message, now=now))
         case MachineMaintenanceChanged() | MachineConditionChanged():
             return _change(state, message, now, partial(fold_decision, event=message, now=now))
         case on.MachineAdded() | on.MachineRepaired() | on.MachineStateChanged():
-            return _change(state, message, now, partial(move_machine, event=message))
+            return _change(state, message, now, partial(move_machine, event=message, now=now))
+        case on.MachineWiped():
+            return _change(state, message, now, partial(move_machine, event=message, now=now))
         case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
             return _change(state, message, now, partial(fold_report, event=message))
         case on.NodeConditionChanged() | on.NodeObserved():
@@ -128,7 +133,7 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         return state
     machine = state.machines.get(event.machine_key, Machine())
     before = machine.declared
-    after = Declared(event.instance_type, event.labels, event.digest)
+    after = Declared(event.instance_type, event.labels, event.wipes, event.digest)
     if before is None or before.digest != event.digest:
         machine = restart_tries(replace(machine, seen=None, silence=""))
     return _store(state, event.machine_key, replace(machine, declared=after), now)
@@ -156,7 +161,7 @@ def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> St
 def _find_due(machine: Machine, now: datetime) -> datetime | None:
     """Return the next moment at which a machine has something to say by itself; None for never."""
     request, check, stay = machine.request, machine.check, machine.stay
-    moments = [machine.retry_at]
+    moments = [machine.retry_at, machine.wipe_due]
     moments.append(request.due if request is not None else None)
     moments.append(check.due if check is not None else None)
     if stay is not None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import assert_never
 
-from metal.machine import BOOT_MAX, SILENT_AFTER, Machine, Marks, Stay
+from metal.machine import BOOT_MAX, SILENT_AFTER, WIPE_MAX, Machine, Marks, Stay
 from metal.power import restart_tries
 from nodepool.contract import events as on
 from nodepool.contract.model import NodeAction, NodePhase
@@ -28,8 +28,15 @@ def begin_stay(machine: Machine, event: on.CWNodeAssigned, now: datetime) -> Mac
     """
     if not machine.added_type or event.assignment <= machine.assignment:
         return machine
-    stay = Stay(event.assignment, event.key, now + BOOT_MAX)
-    machine = replace(machine, assignment=event.assignment, stay=stay)
+    stay = Stay(event.assignment, event.key, now + BOOT_MAX, is_unclean=machine.is_unwiped)
+    machine = replace(
+        machine,
+        assignment=event.assignment,
+        stay=stay,
+        state=MachineState.PRODUCTION,
+        is_unwiped=machine.wipes,
+        wipe_due=None,
+    )
     return restart_tries(machine)
 
 
@@ -50,16 +57,31 @@ def fold_stay(
             return replace(machine, stay=replace(stay, asked=asked))
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             is_broken = isinstance(event, on.CWNodeRegistrationFailed) or event.triage
-            return end_stay(machine, is_broken=is_broken)
+            return end_stay(machine, now, is_broken=is_broken)
         case _:
             assert_never(event)
 
 
-def end_stay(machine: Machine, *, is_broken: bool) -> Machine:
-    """Return the machine after a stay, to be powered off: free, or in triage."""
-    state = MachineState.TRIAGE if is_broken else machine.state
-    machine = replace(machine, stay=None, check=None, state=state)
-    return restart_tries(replace(machine, wish="off") if is_broken else machine)
+def end_stay(machine: Machine, now: datetime, *, is_broken: bool) -> Machine:
+    """Return the machine after a stay: to be wiped, or off, and free or in triage."""
+    machine = replace(machine, stay=None, check=None)
+    if not is_broken:
+        return free_or_wipe(machine, now)
+    return restart_tries(replace(machine, state=MachineState.TRIAGE, wish="off"))
+
+
+def free_or_wipe(machine: Machine, now: datetime) -> Machine:
+    """Return the machine that nothing holds any more: to be wiped if it has to be, else free."""
+    machine = restart_tries(replace(machine, wish=""))
+    if not machine.is_unwiped:
+        return replace(machine, state=MachineState.PRODUCTION)
+    return replace(
+        machine,
+        state=MachineState.ZAP,
+        wipe=machine.wipe + 1,
+        wipe_due=now + WIPE_MAX,
+        wipe_end=None,
+    )
 
 
 def _instruct(machine: Machine, stay: Stay, event: on.NodeUpdated, now: datetime) -> Machine:

@@ -37,6 +37,7 @@ class Server:
     faults: those that show.
     sent: the power requests that it was sent, in order.
     settled, check: see `ControllerReported`.
+    wiped: the last wipe of which the end was said.
     said: its last reading, as the driver has said it.
     """
 
@@ -48,6 +49,7 @@ class Server:
     sent: list[metal.PowerRequested] = field(default_factory=list)
     settled: int = 0
     check: int = 0
+    wiped: int = 0
     said: metal.ControllerReported | None = None
 
     def reset(self, action: metal.PowerAction) -> None:
@@ -116,11 +118,24 @@ class MetalTrial(MemoryTrial):
                 self._follow(self.servers[message.machine], message)
         self._heard = len(entries)
         for server in self.servers.values():
+            self._end_wipe(server)
             reading = server.read()
             if reading != server.said:
                 server.said = reading
                 self.publish(reading)
         return len(entries) > self._heard
+
+    def _end_wipe(self, server: Server) -> None:
+        """Says how a wipe has ended, once its system runs."""
+        wipe = server.sent[-1].wipe if server.sent else 0
+        if wipe <= server.wiped or not server.runs:
+            return
+        server.wiped = wipe
+        is_well = "wipe" not in server.faults
+        cause = "" if is_well else "a disk has failed"
+        self.publish(
+            metal.WipeEnded(zone=ZONE, machine=server.name, wipe=wipe, passed=is_well, cause=cause)
+        )
 
     def _follow(self, server: Server, message: Message) -> None:
         match message:
@@ -155,11 +170,14 @@ class MetalMachines:
     zone: ClassVar[str] = ZONE
     instance_type: ClassVar[str] = H100
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: Trial, *, wipes: bool = False) -> None:
         """Declares one machine, whose controller is read from then on."""
         servers = servers_of(trial)
         name = f"g{len(servers) + 1:06x}"
-        trial.tell(metal.MachineDeclared(zone=ZONE, machine=name, instance_type=H100, digest="d"))
+        declared = metal.MachineDeclared(
+            zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest="d"
+        )
+        trial.tell(declared)
         servers[name] = Server(name)
         trial.read()
 

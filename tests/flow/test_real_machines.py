@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     MachineStateChanged,
+    MachineWiped,
 )
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
@@ -427,6 +428,132 @@ def test_a_controller_that_is_wrong_about_the_power_is_asked_a_few_times_an_hour
 
     assert site.actions(server) == ["off"] * 3
     assert any(each.type == "PowerStuck" for each in site.said(MachineConditionChanged))
+
+
+# Between two stays.
+
+
+def a_machine_to_wipe() -> tuple[Site, Server]:
+    """A machine whose stay is over, and whose request to power it off is stored."""
+    site = Site()
+    server = site.declare(NAME, wipes=True)
+    site.run()
+    site.see(server)
+    site.tell(assigned())
+    site.settle(2)
+    site.tell(deleted(assigned()))
+    site.run()
+    return site, server
+
+
+def test_a_machine_is_off_and_then_wiped_after_its_stay() -> None:
+    site, server = a_machine_to_wipe()
+
+    site.settle(6)
+
+    assert site.actions(server) == ["on", "off", "on", "off"]
+    assert [each.boot_from for each in server.sent] == ["cluster", "", "wipe", ""]
+    (wiped,) = site.said(MachineWiped)
+    assert wiped.assignment == 1
+
+
+def test_a_machine_that_was_not_wiped_boots_for_no_nodepool() -> None:
+    # given a machine that is being wiped
+    site, server = a_machine_to_wipe()
+    site.send()
+    site.see(server)
+
+    # when a NodePool gets it all the same
+    site.tell(assigned(2))
+    site.settle(5)
+
+    # then its boot has failed, and it is wiped once it is repaired
+    (failed,) = site.said(MachineFailed)
+    assert "not wiped" in failed.cause
+    assert "cluster" not in [each.boot_from for each in server.sent[1:]]
+    assert not site.said(MachineWiped)
+    site.tell(not_registered(assigned(2)), VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(6)
+    assert [each.assignment for each in site.said(MachineWiped)] == [2]
+
+
+def test_only_the_wipe_that_a_machine_has_booted_ends_it() -> None:
+    # given a machine that is powered off before its wipe
+    site, server = a_machine_to_wipe()
+
+    # when its wipe, or another one, says that it is over
+    site.end_wipe(server, 1)
+    site.send()
+    site.see(server)
+    site.send()
+    site.end_wipe(server, 2)
+
+    # then the machine is not free until its own wipe says so
+    assert not site.said(MachineWiped)
+    site.end_wipe(server, 1)
+    assert len(site.said(MachineWiped)) == 1
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_wipe_is_neither_lost_nor_reported_twice_if_the_process_ends(step: int) -> None:
+    # given a process that ends before one of the steps of a wipe
+    site, server = a_machine_to_wipe()
+    steps = ("send", "see", "send", "run", "see", "end")
+    for number, name in enumerate(steps):
+        if number == step:
+            site.kill()
+        if name == "send" and site.unsent():
+            site.send()
+        elif name == "see":
+            site.see(server)
+        elif name == "run":
+            server.go_on()
+
+    site.settle(12)
+
+    assert len(site.said(MachineWiped)) == 1
+    assert server.power is Power.OFF
+
+
+def test_a_wipe_that_fails_is_done_again_after_a_repair() -> None:
+    # given a wipe that says that it has failed
+    site, server = a_machine_to_wipe()
+    site.send()
+    site.see(server)
+    site.send()
+    site.end_wipe(server, passed=False, cause="a disk cannot be erased")
+
+    # then the machine is out of service with the cause, and off
+    (failed,) = site.said(MachineStateChanged)
+    assert failed.state is MachineState.ZAP_FAIL
+    assert "a disk cannot be erased" in failed.cause
+    site.see(server)
+    site.send()
+    site.see(server)
+    assert server.power is Power.OFF
+
+    # when it is repaired
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(6)
+
+    # then another wipe is done
+    assert [each.wipe for each in server.sent if each.boot_from == "wipe"] == [1, 2]
+    assert len(site.said(MachineRepaired)) == len(site.said(MachineWiped)) == 1
+
+
+def test_a_wipe_has_an_hour() -> None:
+    site, server = a_machine_to_wipe()
+    site.send()
+    site.see(server)
+    site.send()
+    server.go_on()
+    site.see(server)
+
+    site.wait(3_600)
+
+    (failed,) = site.said(MachineStateChanged)
+    assert failed.state is MachineState.ZAP_FAIL
+    assert failed.cause
 
 
 # Controllers that do not answer, and machines that are gone.

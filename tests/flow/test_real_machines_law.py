@@ -3,11 +3,11 @@
 from dataclasses import replace
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conformance.requests import deleted, not_registered, registered, updated
-from metal.messages import ControllerReported, ControllerSilent, PowerRequested
+from metal.messages import ControllerReported, ControllerSilent, PowerRequested, VerifyMachine
 from metal.reading import Power
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.events import (
@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,
     MachineFailed,
+    MachineWiped,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
@@ -49,6 +50,9 @@ STEPS = st.lists(
                 "button",
                 "wait",
                 "boot",
+                "wiped",
+                "wipe failed",
+                "repair",
             ]
         ),
         st.integers(0, 5),
@@ -62,7 +66,7 @@ class Story:
 
     def __init__(self) -> None:
         self.site = Site(replicas=2)
-        self.server = self.site.declare(NAME)
+        self.server = self.site.declare(NAME, wipes=True)
         self.site.run()
         self.site.see(self.server)
         self.stay: CWNodeAssigned | None = None
@@ -75,8 +79,6 @@ class Story:
         match name:
             case "send" | "lose answer" | "refuse" | "happen later" | "never happen":
                 self._send(name, process)
-            case "happen now" if server.late:
-                server.follow(server.late.pop(0))
             case "kill":
                 site.kill(process)
             case "read":
@@ -85,15 +87,26 @@ class Story:
                 site.see(server, list(Power)[number])
             case "silence":
                 site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
-            case "button":
-                server.set_power(is_on=number < 3)
+            case "button" | "boot" | "wiped" | "wipe failed" | "happen now":
+                self._change_server(name, number)
             case "wait":
                 site.wait(10 ** (number % 4 + 1))
+            case _:
+                self._say(name, number)
+        site.run()
+
+    def _change_server(self, name: str, number: int) -> None:
+        """Lets something happen to the machine itself."""
+        site, server = self.site, self.server
+        match name:
+            case "button":
+                server.set_power(is_on=number < 3)
             case "boot":
                 server.go_on()
-            case _:
-                self._say(name)
-        site.run()
+            case "happen now" if server.late:
+                server.follow(server.late.pop(0))
+            case "wiped" | "wipe failed" if server.is_wiped:
+                site.end_wipe(server, passed=name == "wiped")
 
     def _send(self, name: str, process: int) -> None:
         if not self.site.unsent(process):
@@ -110,10 +123,15 @@ class Story:
             case _:
                 self.site.send(process)
 
-    def _say(self, name: str) -> None:
-        """Lets the services say something of the Node, as far as they could."""
+    def is_free(self) -> bool:
+        """Whether the machine is free as services know it: new, or wiped after its last stay."""
+        wiped = [each.assignment for each in self.site.said(MachineWiped)]
+        return self.stay is None and (not self.stays or self.stays in wiped)
+
+    def _say(self, name: str, number: int) -> None:
+        """Lets the services say something of the Node; now and then it is assigned too early."""
         site, stay = self.site, self.stay
-        if name == "assign" and stay is None:
+        if name == "assign" and (self.is_free() or (stay is None and not number)):
             self.stays, self.boots = self.stays + 1, 0
             self.stay = assigned(self.stays)
             site.tell(self.stay)
@@ -123,6 +141,8 @@ class Story:
             self.boots += 1
             is_forced = self.boots % 2 == 0
             site.tell(updated(stay, NodePhase.REBOOTING, boot=self.boots, forced=is_forced))
+        elif name == "repair":
+            site.tell(VerifyMachine(zone=ZONE, machine=NAME))
         elif name in ("delete", "break") and stay is not None:
             site.tell(not_registered(stay) if name == "break" else deleted(stay))
             self.stay = None
@@ -160,20 +180,33 @@ def assigned(number: int) -> CWNodeAssigned:
 
 
 def find_unwanted(site: Site) -> list[PowerRequested]:
-    """The requests to power on that no stay wants, or of a machine that was not seen off."""
+    """The requests to power on that no stay and no wipe wants, or of a machine not seen off.
+
+    No stay wants a machine to be powered on that was not wiped after an earlier one.
+    """
     stay, power, unwanted = 0, Power.UNKNOWN, list[PowerRequested]()
+    is_unwiped = is_dirty = False
     for envelope in site.world.envelopes(
-        CWNodeAssigned, CWNodeDeleted, CWNodeRegistrationFailed, ControllerReported, PowerRequested
+        CWNodeAssigned,
+        CWNodeDeleted,
+        CWNodeRegistrationFailed,
+        ControllerReported,
+        MachineWiped,
+        PowerRequested,
     ):
         match envelope.data:
             case CWNodeAssigned(assignment=assignment):
-                stay = assignment
+                stay, is_dirty, is_unwiped = assignment, is_unwiped, True
+            case MachineWiped():
+                is_unwiped = False
             case CWNodeDeleted() | CWNodeRegistrationFailed():
                 stay = 0
             case ControllerReported(power=seen):
                 power = seen
             case PowerRequested(action="on") as request:
-                if request.assignment != stay or not stay or power is not Power.OFF:
+                is_for_wipe = bool(request.wipe) and not stay and is_unwiped
+                is_for_stay = bool(stay) and request.assignment == stay and not is_dirty
+                if not (is_for_wipe or is_for_stay) or power is not Power.OFF:
                     unwanted.append(request)
     return unwanted
 
@@ -190,8 +223,9 @@ def _kinds() -> tuple[type[Message], ...]:
     return (*ProviderHears.__args__, *ProviderSays.__args__)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS)
+@example([("assign", 0), ("delete", 0), ("assign", 0), ("break", 0), ("repair", 0), ("read", 0)])
 def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_desired(
     steps: list[Step],
 ) -> None:
@@ -218,15 +252,12 @@ def check_story(story: Story) -> None:
         assert is_on_for(server, story)
     elif story.stay is None:
         assert server.power is Power.OFF
+        assert site.machine(server).wipe_due is None
     assert site.world.replay_differs() == []
 
 
 def is_on_for(server: Server, story: Story) -> bool:
     """Whether the machine runs, and was powered on for the current stay."""
     machine = story.site.machine(server)
-    is_right = story.stay is not None and machine.runs_for == (
-        story.stay.assignment,
-        story.boots,
-        0,
-    )
-    return server.power is Power.ON and is_right
+    run = (story.stay.assignment, story.boots, 0, 0) if story.stay is not None else None
+    return server.power is Power.ON and machine.runs_for == run

@@ -39,6 +39,11 @@ class Server:
     sent: list[metal.PowerRequested] = field(default_factory=list)
     late: list[metal.PowerRequested] = field(default_factory=list)
 
+    @property
+    def is_wiped(self) -> bool:
+        """Whether it has booted the profile for wiping."""
+        return self.runs and bool(self.sent) and self.sent[-1].boot_from == "wipe"
+
     def follow(self, request: metal.PowerRequested) -> None:
         """Does what a request asks for."""
         self.set_power(is_on=request.action == "on")
@@ -75,10 +80,16 @@ class Site:
         self.world = Provider(replicas)
         self.servers: dict[str, Server] = {}
 
-    def declare(self, name: str, power: Power = Power.OFF, digest: str = "d") -> Server:
+    def declare(
+        self, name: str, power: Power = Power.OFF, digest: str = "d", *, wipes: bool = False
+    ) -> Server:
         """The server of a machine that is declared from now on."""
         server = self.servers.setdefault(name, Server(name, power))
-        self.tell(metal.MachineDeclared(zone=ZONE, machine=name, instance_type=H100, digest=digest))
+        self.tell(
+            metal.MachineDeclared(
+                zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest=digest
+            )
+        )
         return server
 
     def tell(self, *messages: Message) -> None:
@@ -154,6 +165,17 @@ class Site:
         self.run()
         return request
 
+    def end_wipe(
+        self, server: Server, wipe: int = 0, *, passed: bool = True, cause: str = ""
+    ) -> None:
+        """Says how a wipe has ended: the one that was last sent, if none is given."""
+        wipe = wipe or server.sent[-1].wipe
+        ended = metal.WipeEnded(
+            zone=ZONE, machine=server.name, wipe=wipe, passed=passed, cause=cause
+        )
+        self.tell(ended)
+        self.run()
+
     def kill(self, process: int = 0) -> None:
         """Ends a process, and starts it again."""
         self.world.unsent.pop(id(self.world.hosts[process]), None)
@@ -174,6 +196,8 @@ class Site:
             for server in self.servers.values():
                 server.go_on()
                 self.see(server)
+                if server.is_wiped:
+                    self.end_wipe(server)
             self.wait(60)
 
     def machine(self, server: Server) -> Machine:

@@ -142,7 +142,14 @@ def _begin_stay(state: State, message: on.CWNodeAssigned) -> State:
     if machine is None or message.assignment <= machine.assignment:
         return state
     stay = Stay(message.assignment, cluster_of(message.key))
-    after = replace(machine, assignment=message.assignment, stay=stay, unwiped=machine.wipes)
+    # A stay that begins too early ends the wipe: the next one is requested after this stay.
+    after = replace(
+        machine,
+        assignment=message.assignment,
+        stay=stay,
+        unwiped=machine.wipes,
+        wiping=False,
+    )
     return state.with_machine(key, after)
 
 
