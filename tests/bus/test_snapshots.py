@@ -32,10 +32,10 @@ async def send_several(connection: Connection, first: int, last: int) -> None:
 
 
 async def processed(connection: Connection, runtime: AnyRuntime, first: int, last: int) -> None:
-    """Sends commands, and returns once the replica knows that they are processed."""
+    """Sends commands, and returns once the replica knows that all of them are committed."""
     before = runtime.replica.committed
     await send_several(connection, first, last)
-    await until(lambda: runtime.replica.committed > before and not runtime.replica.open)
+    await until(lambda: runtime.replica.committed > before and runtime.replica.oldest is None)
 
 
 async def opened(connection: Connection) -> Publisher:
