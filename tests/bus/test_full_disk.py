@@ -11,11 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from aggregator.decide import SERVICE as AGGREGATOR
 from bus.conftest import MEGABYTES
 from bus.harness import BINARY, connected, limit, outcome, outcomes, send, serving, until
 from bus.test_runtime import ALARM
+from nodepool.contract.metrics import STORAGE_USED_BYTES
+from nodepool.host.exposition import Wanted
 from nodepool.host.hosting import AnyRuntime
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_storing
@@ -141,10 +144,13 @@ async def test_a_service_that_begins_on_a_full_disk_shows_that_it_is_full(
             assert not runtime.replica.committed
 
 
-def stored_bytes(runtime: AnyRuntime) -> int:
-    """How much is stored, as metrics show it; 0 where they do not."""
-    progress = runtime._session.progress if runtime._session is not None else None
-    return progress.log.storage_used if progress is not None and progress.log is not None else 0
+def stored_bytes(runtime: AnyRuntime) -> float:
+    """How much is stored, as the page of metrics shows it; 0 where it does not."""
+    pieces = runtime.telemetry.metrics.page.pieces(Wanted())
+    assert pieces is not None
+    families = text_string_to_metric_families(b"".join(pieces).decode())
+    samples = (sample for family in families for sample in family.samples)
+    return sum(each.value for each in samples if each.name == STORAGE_USED_BYTES.name)
 
 
 async def fill_the_log(connection: Connection) -> None:

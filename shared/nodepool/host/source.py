@@ -64,8 +64,9 @@ class Source:
         Values that are unknown while the replica is disconnected are left out, and
         `nodepool_connected` says why, as
         https://prometheus.io/docs/instrumenting/writing_exporters/#failed-scrapes recommends.
-        Only the leader yields the series of the state and of the log, so that no sum over replicas
-        counts an object twice.
+        Only the leader yields the series of the state, so that no sum over replicas counts an
+        object twice. A replica that follows another one yields no series of the log either; if no
+        replica leads, as on a full disk, each of them yields these.
         """
         now = self.progress()
         yield Sample(contract.BUILD_INFO, (self.version,), 1)
@@ -80,8 +81,9 @@ class Source:
             yield Sample(contract.PENDING_MESSAGES, (), now.pending)
             yield Sample(contract.COMMITTED_POSITION, (), now.committed)
             yield Sample(contract.REPLAY_FAILURES, (), now.failures)
+            if now.log is not None:
+                yield from _of_log(now.log)
             if now.leading:
-                yield from _of_log(now.log) if now.log is not None else ()
                 yield from self.samples()
 
 
