@@ -329,7 +329,7 @@ async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_writte
 
         async with connected(server.url) as connection:
             await seen(partial(as_the_server_says, connection))
-        assert values(replica, "nodepool_storage_used_bytes") > [0]
+        await seen(lambda: values(replica, "nodepool_storage_used_bytes") > [0])
         assert values(replica, "nodepool_storage_limit_bytes") == []
 
         # and that nothing is left to write
