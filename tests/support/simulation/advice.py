@@ -209,7 +209,8 @@ def _overlooked(buckets: Buckets, pool: str, facts: Facts, remedy: Remedy) -> st
     for name, peer in peers.items():
         nodes = facts_of(buckets, f"{pool.partition('/')[0]}/{name}").counted_nodes
         idle = sum(not node.active for node in nodes)
-        is_free = peer.yields and not any(node.removal for node in nodes)
+        # A Node that does not answer leaves first, and late.
+        is_free = peer.yields and not any(node.removal or node.is_silent for node in nodes)
         short = demand - peer.lacks - peer.may_grow
         if is_free and 0 < short <= idle + peer.reserved - peer.held:
             return name
