@@ -166,7 +166,8 @@ def _misjudged(world: World, key: str, facts: Facts, explanation: Explanation) -
             org=org, cluster=cluster, pool=pool, node=each.name, reserved_desired=org
         )
         is_refused = node.health.is_pending or find_conflict(node, command) is not None
-        if each.reserved and not is_refused:
+        # A silent Node would owe an answer, and be given up.
+        if each.reserved and not (is_refused or each.is_silent):
             accepted.add(each.name)
     actions = [remedy.action for cause in causes for remedy in cause.remedies]
     taken_back = [each for each in actions if isinstance(each, Unreserve)]
