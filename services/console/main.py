@@ -24,10 +24,11 @@ from nodepool.nats.wire.waiting import until_first
 
 BACKLOG: Final = 128
 UNSENT_BYTES: Final = 64 * 1024
-"""How much the system keeps for each connection that the browser has not taken; it doubles that."""
+"""The send buffer of each connection, in bytes; Linux makes the buffer twice as large."""
 UNTAKEN_S: Final = 30
-"""How long a browser may take nothing of what the system keeps for it, in seconds: then the system
-ends the connection, which would otherwise wait for the browser after the end of the stream."""
+"""After how many seconds Linux ends a connection whose browser acknowledges no data.
+
+Otherwise the connection of a browser that has stopped reading would stay open."""
 STOP_S: Final = 2
 """How long requests may take to end at the end, and then those cut off, in seconds."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from bus.guarded_gateway import ask, user
 from bus.test_console import apply
 from nodepool.contract.cluster_events import event_kinds
 from nodepool.contract.documents import items
+from nodepool.explanation.values import number
 from nodepool.nats.wire.connection import Connection
 from support.constants import A100, H100, ZONE
 
@@ -23,9 +23,11 @@ SAME = ("log", "first", "atEnd")
 NAMES = sorted(event_kinds())[:64]
 
 
-def position(item: Any) -> int:
-    """Where a message is in the log."""
-    return int(item["position"])
+def position(item: object) -> int:
+    """Return where a message is in the log."""
+    found = number(item, "position")
+    assert found, item
+    return found
 
 
 async def of_ourselves(client: Connection, query: str, **fields: object) -> Mapping[str, object]:

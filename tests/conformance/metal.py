@@ -5,7 +5,7 @@ as it does with the real driver.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -215,8 +215,3 @@ def read_decision(entry: Entry) -> metal.OfMetal | None:
     envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
     assert not isinstance(envelope, Unreadable), envelope
     return envelope.data
-
-
-def zone_of_metal(zones: dict[str, object]) -> dict[str, object]:
-    """The zones of a catalog, of which one belongs to `metal`."""
-    return {**zones, ZONE: replace(zones[ZONE], provider="metal")}  # type: ignore[type-var]

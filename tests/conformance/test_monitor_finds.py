@@ -36,6 +36,7 @@ class Plant(NamedTuple):
 
 def saying(change: Callable[[Any], Iterable[Message]], *kinds: type[Message]) -> AnyService:
     """The fleet that says what `change` makes of each event of these classes."""
+    # `AnyService` does not say of which type the state and the messages of its service are.
 
     def change_event(_state: Any, event: Any, _context: Context) -> Iterable[Any]:
         return change(event) if isinstance(event, kinds) else (event,)

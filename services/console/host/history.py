@@ -29,9 +29,9 @@ LOOK_BACK: Final = timedelta(hours=24)
 PAGES_MAX: Final = 5
 """The most pages of the log that are read for one page."""
 KEPT_S: Final = 20.0
-"""How long nothing is read again from the log, in seconds."""
+"""How long the log is not read again for a page, in seconds."""
 WAIT_S: Final = 1.0
-"""How long a page that is kept live waits for its first events, in seconds."""
+"""How long a live page waits for the first events that it shows, in seconds."""
 PREEMPTIONS_KEPT_S: Final = 1.0
 """After how many seconds new preemptions are looked for."""
 EVENTS_MAX: Final = 2_000

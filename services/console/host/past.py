@@ -25,7 +25,7 @@ from nodepool.contract.messages import Command
 EXPLAINING_S: Final = 1.0
 """For how long a page of the list waits for explanations, in seconds."""
 READING_S: Final = 15.0
-"""How long a page waits for the events of a NodePool or Node, in seconds: nothing comes later."""
+"""How long a page waits for events, in seconds; a page of the past shows none that come later."""
 
 
 class NoSuchMoment(Exception):
