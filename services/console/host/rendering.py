@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -25,6 +26,8 @@ STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
 Link = Callable[..., str]
 """Returns the address of a page from the parts of its path and its query, as `lead` does."""
+_LINK: Final[ContextVar[Link]] = ContextVar("link")
+"""What makes the links of the page that is rendered now."""
 NONE: Final = "\N{EN DASH}"
 """The text for a missing value."""
 STATIC: Final = FOLDER / "static"
@@ -59,7 +62,7 @@ def environment() -> Environment:
     made.filters["say"] = say
     made.filters["number"] = lambda value: f"{value:,}"
     made.globals.update(
-        ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock
+        ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock, to=_to
     )
     return made
 
@@ -73,8 +76,21 @@ class Done:
 
 
 def render(page: Page, **values: object) -> str:
-    """Return a page as HTML."""
-    return environment().get_template(page.template).render(page=page, **page.values, **values)
+    """Return a page as HTML; the value `to`, a `Link`, makes its links.
+
+    The macros of `parts.html` find `to` here: imported with the context of a page, each page would
+    make them anew, as cycles of objects that only the garbage collector frees.
+    """
+    token = _LINK.set(cast("Link", values["to"]))
+    try:
+        template = environment().get_template(page.template)
+        return template.render(page=page, **page.values, **values)
+    finally:
+        _LINK.reset(token)
+
+
+def _to(*parts: object, **query: object) -> str:
+    return _LINK.get()(*parts, **query)
 
 
 def make_row(line: Line, now: datetime, to: Link, *, may_change: bool) -> Markup:
