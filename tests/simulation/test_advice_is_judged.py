@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from flow.test_promises import ALL, UNCURED
+from flow.test_promises import ALL, PREFER_IDLE, UNCURED
 from nodepool.contract.commands import MachineFault
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
@@ -72,4 +72,24 @@ def test_advice_is_not_blamed_where_half_a_zone_falls_silent_after_it_was_given(
 
     # when the advice to wait for its deletion is tried
     # then nobody is blamed that the zone has a problem by then
+    check_advice(world.world, Random(0), most=ALL)
+
+
+def test_advice_is_not_blamed_for_an_unhealthy_node_that_stays_where_another_one_has_left() -> None:
+    # given three Nodes at work, of which one too many is unhealthy, and another one too
+    world = WorldHarness()
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(3)
+    world.apply("train", 3, lifecycle={**UNCURED, **PREFER_IDLE})
+    world.pass_time(minutes=5)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 2)
+    world.pass_time(minutes=1)
+    world.break_machines("n1", "n2", fault="gpu-lost")
+    world.pass_time(minutes=2)
+
+    # when the advice to drain the Node that stays is tried
+    # then nobody is blamed that the other one stays in its place
     check_advice(world.world, Random(0), most=ALL)

@@ -378,7 +378,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         case "Health":
             # A Node that is too many leaves first, if it does not answer.
             has_left = isinstance(action, Wait) and after.held < before.held
-            return has_left or _unhealthy(after) < _unhealthy(before)
+            return has_left or _unhealthy(after) < _unhealthy(before) | _reprieved(before, after)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
 
@@ -488,6 +488,12 @@ def _count_free(buckets: Buckets, facts: Facts) -> object:
 
 def _unhealthy(facts: Facts) -> set[str]:
     return {node.name for node in facts.nodes if node.problems and not node.removal}
+
+
+def _reprieved(before: Facts, after: Facts) -> set[str]:
+    """Return the unhealthy Nodes that were to leave and stay, where another Node has left."""
+    leaving = {node.name for node in before.nodes if node.problems and node.removal}
+    return leaving & _unhealthy(after)
 
 
 def _cordoned(facts: Facts) -> set[str]:
