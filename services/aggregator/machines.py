@@ -46,6 +46,8 @@ def machine_reported(model: ReadModel, event: MachineReported, context: Context)
         return model
     if isinstance(event, on.MachineStateChanged):
         model = with_inventory(model, event, model.inventory.fold_change(event), context)
+        if model.inventory.machines[event.machine_key].holder != TRIAGE:
+            return model
         before = model.machines[event.machine_key]
         cause = event.cause or before.cause
         after = replace(before, state=event.state, version=context.position, cause=cause)

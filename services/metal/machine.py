@@ -142,6 +142,7 @@ class Machine:
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
     state: its place in the data centre.
+    is_set_aside: whether it is out of service since it was free, until nothing is wrong with it.
     wipes: whether it is wiped after each stay.
     is_unwiped: whether a stay has begun since it was wiped.
     wipe: the number of its last wipe.
@@ -170,6 +171,7 @@ class Machine:
     declared: Declared | None = None
     added_type: str = ""
     state: MachineState = MachineState.PRODUCTION
+    is_set_aside: bool = False
     wipes: bool = False
     is_unwiped: bool = False
     wipe: int = 0
@@ -200,6 +202,12 @@ class Machine:
         """Whether it is free, in a NodePool, or wiped in between, and nobody works on it."""
         is_in_place = bool(self.added_type) and self.state in _IN_SERVICE
         return is_in_place and not self.is_maintained
+
+    @property
+    def is_free(self) -> bool:
+        """Whether services may give it to a NodePool."""
+        is_in_place = bool(self.added_type) and self.state is MachineState.PRODUCTION
+        return is_in_place and self.stay is None
 
     @property
     def is_known(self) -> bool:

@@ -168,7 +168,13 @@ def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
         case on.MachineWiped():
             return free_or_wipe(replace(machine, is_unwiped=False, wipe_due=None), now)
         case on.MachineStateChanged():
-            after = replace(machine, state=event.state, wipe_due=None)
+            was_free = machine.state is MachineState.PRODUCTION
+            after = replace(
+                machine,
+                state=event.state,
+                is_set_aside=machine.is_set_aside or was_free,
+                wipe_due=None,
+            )
             if event.state is not MachineState.ZAP_FAIL:
                 return after
             return restart_tries(replace(after, wish="off"))

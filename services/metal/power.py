@@ -107,9 +107,14 @@ def forgets_at(machine: Machine) -> datetime | None:
 
 
 def find_stuck(machine: Machine, now: datetime) -> str:
-    """Return why no further request is made for now; empty if the machine is not stuck."""
+    """Return why no further request is made for now; empty if the machine is not stuck.
+
+    A machine that is out of service for that reason stays stuck until its tries are forgotten.
+    """
     desired = find_desired(machine)
     action = find_action(machine, desired) if desired is not None else None
+    if machine.is_set_aside:
+        action = "off" if machine.offs >= TRIES_MAX else "on"
     forgotten = forgets_at(machine)
     if action is None or forgotten is None or forgotten <= now:
         return ""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from metal.machine import BOOT_MAX, WIPE_MAX, Declared, Machine, Stay
-from metal.messages import MachineCondition, MachineConditionChanged
+from metal.messages import MachineCheckRequested, MachineCondition, MachineConditionChanged
+from metal.nodes import request_check
 from metal.power import find_stuck
 from nodepool.contract import events as on
 from nodepool.contract.affinity import TOPOLOGY_KEYS
@@ -13,6 +14,15 @@ from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import MachineState
+
+Place = (
+    on.MachineAdded
+    | on.MachineStateChanged
+    | on.MachineRepaired
+    | on.MachineWiped
+    | MachineCheckRequested
+)
+"""What is said of the place of a machine, or asked before it may be back in service."""
 
 
 def find_problems(machine: Machine, now: datetime) -> Mapping[MachineCondition, str]:
@@ -56,13 +66,12 @@ def report_problems(
             yield MachineConditionChanged(zone=zone, machine=name, type=ended, status=False)
 
 
-def report_place(
-    key: MachineKey, machine: Machine, now: datetime
-) -> Iterator[on.MachineAdded | on.MachineStateChanged | on.MachineRepaired | on.MachineWiped]:
+def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[Place]:
     """Yield that a machine is in production, or where it is out of service.
 
     Out of service, a machine that people work on is debugged, and one that the inventory does not
-    have any more is back at its vendor. A machine is repaired if a check has found nothing wrong.
+    have any more is back at its vendor. A machine is repaired if a check has found nothing wrong;
+    the check is requested once nothing is known to be wrong with a machine that was free before.
     """
     zone, name = machine_parts(key)
     declared = machine.declared
@@ -78,12 +87,35 @@ def report_place(
         return
     if machine.wipe_due is not None:
         yield from _report_wipe(key, machine, machine.wipe_due, now)
+    elif machine.is_free and (cause := _find_outage(machine, now)):
+        yield on.MachineStateChanged(
+            zone=zone,
+            machine=name,
+            state=MachineState.TRIAGE,
+            assignment=machine.assignment,
+            cause=cause,
+        )
     elif machine.state is MachineState.TRIAGE and machine.is_maintained:
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.DEBUG)
     elif machine.state is MachineState.TRIAGE and declared is None:
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.RMA)
     elif machine.state is not MachineState.PRODUCTION and _may_return(machine):
         yield on.MachineRepaired(zone=zone, machine=name)
+    elif machine.is_set_aside and machine.check is None and not _find_outage(machine, now):
+        yield request_check(key, machine, "return")
+
+
+def _find_outage(machine: Machine, now: datetime) -> str:
+    """Return why a machine that no NodePool has must not get to one; empty if it may."""
+    if machine.is_maintained:
+        return _maintenance(machine)
+    if machine.declared is None:
+        return "the inventory does not have it any more"
+    return next(iter(find_problems(machine, now).values()), "")
+
+
+def _maintenance(machine: Machine) -> str:
+    return f"it is in maintenance: {machine.reason or 'no reason was given'}"
 
 
 def _report_wipe(
@@ -149,7 +181,7 @@ def _find_obstacle(machine: Machine, declared: Declared, stay: Stay) -> str:
     if stay.is_unclean:
         return "it was not wiped since its last stay"
     if machine.is_maintained:
-        return f"it is in maintenance: {machine.reason or 'no reason was given'}"
+        return _maintenance(machine)
     seen = machine.seen
     if seen is not None and seen.stranger:
         return seen.stranger

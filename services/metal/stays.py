@@ -34,6 +34,7 @@ def begin_stay(machine: Machine, event: on.CWNodeAssigned, now: datetime) -> Mac
         assignment=event.assignment,
         stay=stay,
         state=MachineState.PRODUCTION,
+        is_set_aside=False,
         is_unwiped=machine.wipes,
         wipe_due=None,
     )
@@ -72,7 +73,7 @@ def end_stay(machine: Machine, now: datetime, *, is_broken: bool) -> Machine:
 
 def free_or_wipe(machine: Machine, now: datetime) -> Machine:
     """Return the machine that nothing holds any more: to be wiped if it has to be, else free."""
-    machine = restart_tries(replace(machine, wish=""))
+    machine = restart_tries(replace(machine, wish="", is_set_aside=False))
     if not machine.is_unwiped:
         return replace(machine, state=MachineState.PRODUCTION)
     return replace(

@@ -590,6 +590,76 @@ def test_a_machine_that_is_not_declared_any_more_boots_for_nobody() -> None:
     assert not site.said(PowerRequested)
 
 
+# A free machine is taken out of service before a NodePool gets it.
+
+
+@pytest.mark.parametrize("what", ["silent", "unfit", "undeclared", "maintained"])
+def test_a_free_machine_with_a_problem_is_taken_out_and_comes_back_after_a_check(
+    what: str,
+) -> None:
+    # given a free machine
+    site, server = a_free_machine()
+
+    # when something is wrong with it
+    if what == "silent":
+        site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+    elif what == "undeclared":
+        site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+    elif what == "maintained":
+        site.tell(MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"))
+    else:
+        site.see(server, unfit=("it has 7 GPUs",))
+    site.run()
+
+    # then it is out of service, which names the cause
+    (out, *_) = site.said(MachineStateChanged)
+    causes = {
+        "silent": "timed out",
+        "unfit": "7 GPUs",
+        "undeclared": "the inventory does not have it any more",
+        "maintained": "it is in maintenance: new fan",
+    }
+    assert (out.state, out.assignment) == (MachineState.TRIAGE, 0)
+    assert causes[what] in out.cause
+    site.wait(600)
+    assert not site.said(MachineRepaired)
+
+    # when that has ended
+    if what == "undeclared":
+        site.declare(NAME)
+    elif what == "maintained":
+        site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.see(server)
+    site.settle(3)
+
+    # then one check brings it back, and its power was never touched
+    assert len(site.said(MachineCheckRequested)) == 1
+    assert len(site.said(MachineRepaired)) == 1
+    assert not site.said(PowerRequested)
+
+
+def test_a_machine_that_is_assigned_while_it_is_taken_out_fails_and_waits_for_people() -> None:
+    # given a machine that was taken out when the allocator had just assigned it
+    site, server = a_free_machine()
+    site.see(server, unfit=("it has 7 GPUs",))
+    site.tell(assigned())
+    site.run()
+
+    # then its boot fails with the reason
+    (failed,) = site.said(MachineFailed)
+    assert "7 GPUs" in failed.cause
+
+    # when it is in triage for that, and nothing is wrong any more
+    site.tell(not_registered(assigned()))
+    site.run()
+    site.see(server)
+    site.settle(3)
+
+    # then it stays there until people have it checked
+    assert not site.said(MachineRepaired)
+    assert not site.said(PowerRequested)
+
+
 # What operators do.
 
 

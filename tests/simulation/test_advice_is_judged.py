@@ -6,8 +6,9 @@ from typing import get_args
 
 import pytest
 
-from flow.test_promises import ALL, PREFER_IDLE, UNCURED
+from flow.test_promises import ALL, UNCURED
 from nodepool.contract.commands import MachineFault
+from support.constants import PREFER_IDLE
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 

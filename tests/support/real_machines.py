@@ -109,6 +109,7 @@ class Site:
         power: Power | None = None,
         *,
         stranger: str = "",
+        unfit: tuple[str, ...] = (),
         settled: int | None = None,
         digest: str = "d",
     ) -> None:
@@ -126,6 +127,7 @@ class Site:
                 power=power or server.power,
                 runs=server.runs,
                 stranger=stranger,
+                unfit=unfit,
             )
         )
         self.run()

@@ -10,13 +10,14 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
     MachineStateChanged,
     MachineWiped,
 )
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
 from nodepool.contract.node_states import MachineState
-from nodepool.placement.machines import TRIAGE, ZAP, Inventory, Machine, labels_of
+from nodepool.placement.machines import RECLAIMED, TRIAGE, ZAP, Inventory, Machine, labels_of
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -70,6 +71,19 @@ def not_wiped(name: str) -> MachineStateChanged:
     return MachineStateChanged(zone=ZONE, machine=name, state=MachineState.ZAP_FAIL, cause="broken")
 
 
+def taken_out(name: str, assignment: int = 0) -> MachineStateChanged:
+    """A machine, free since this stay, is out of service."""
+    out = MachineState.TRIAGE
+    return MachineStateChanged(
+        zone=ZONE, machine=name, state=out, assignment=assignment, cause="it has no power"
+    )
+
+
+def reclaimed(name: str) -> MachineReclaimed:
+    """An operator holds a machine back."""
+    return MachineReclaimed(zone=ZONE, machine=name, instance_type=H100)
+
+
 def unregistered(name: str, assignment: int) -> CWNodeRegistrationFailed:
     """A machine did not join its cluster, in this stay."""
     return sample(CWNodeRegistrationFailed, zone=ZONE, node=name, assignment=assignment)
@@ -107,11 +121,39 @@ def test_a_machine_is_never_held_twice() -> None:
         inventory.assign(key("a"), "other", 2)
 
 
-def test_a_machine_in_triage_is_not_given_away() -> None:
-    inventory = stock("a").assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
+def test_a_free_machine_that_its_provider_takes_out_is_free_again_once_it_is_repaired() -> None:
+    inventory = stock("a", "b").fold_change(taken_out("a"))
 
-    with pytest.raises(AssertionError, match="is held by triage"):
-        inventory.assign(key("a"), "other", 2)
+    assert (inventory.machines[key("a")].holder, free(inventory)) == (TRIAGE, ["b"])
+    assert inventory.stock(H100S).in_service == 1
+    assert free(inventory.fold_change(repaired("a"))) == ["b", "a"]
+
+
+def test_a_machine_that_a_nodepool_has_or_has_had_meanwhile_is_not_taken_out() -> None:
+    held = stock("a").assign(key("a"), "acme/prod/train", 1)
+    free_again = held.depart(deleted("a", 1))
+
+    for inventory in (held, free_again):
+        assert inventory.fold_change(taken_out("a")) is inventory
+    assert free(free_again.fold_change(taken_out("a", 1))) == []
+
+
+def test_a_machine_that_an_operator_holds_back_is_not_taken_out() -> None:
+    inventory = stock("a").fold_change(reclaimed("a"))
+
+    assert inventory.fold_change(taken_out("a")) is inventory
+
+
+def test_a_machine_is_held_by_whoever_got_it_before_the_allocator_heard_that_it_was_taken_out() -> (
+    None
+):
+    """Other services hear first that the machine was taken out, as the log has it first."""
+    inventory = stock("a", "b").fold_change(taken_out("a")).fold_change(taken_out("b"))
+
+    inventory = inventory.assign(key("a"), "acme/prod/train", 1)
+    inventory = inventory.fold_change(reclaimed("b"))
+
+    assert [inventory.machines[key(name)].holder for name in "ab"] == ["acme/prod/train", RECLAIMED]
 
 
 def test_the_machine_of_a_deleted_node_that_did_not_answer_goes_to_triage() -> None:

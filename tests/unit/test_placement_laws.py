@@ -164,10 +164,15 @@ class Cell:
             for each in sorted(self.allocator.state.inventory.machines.values(), key=name_of):
                 stay = each.assignment - second % 2
                 self.hear(on.MachineWiped(zone=ZONE, machine=each.name, assignment=stay))
-        elif what == "fail to wipe":
+        elif what in ("fail to wipe", "take out"):
+            state = MachineState.ZAP_FAIL if what == "fail to wipe" else MachineState.TRIAGE
             for each in sorted(self.allocator.state.inventory.machines.values(), key=name_of):
-                failed = MachineState.ZAP_FAIL
-                self.hear(on.MachineStateChanged(zone=ZONE, machine=each.name, state=failed))
+                stay = each.assignment - second % 2
+                self.hear(
+                    on.MachineStateChanged(
+                        zone=ZONE, machine=each.name, state=state, assignment=stay
+                    )
+                )
         elif nodes := self.nodes():
             for event in self._of_node(what, *nodes[first % len(nodes)], second):
                 self.hear(event)
@@ -293,7 +298,7 @@ ACTS = st.tuples(
         [
             *("machines", "machines", "scale", "scale", "scale", "register", "register", "work"),
             *("work", "end", "end", "keep", "cordon", "reserve", "reclaim", "return", "repair"),
-            *("spoil", "delete", "wipe", "wipe", "fail to wipe"),
+            *("spoil", "delete", "wipe", "wipe", "fail to wipe", "take out"),
         ]
     ),
     st.integers(0, 60),

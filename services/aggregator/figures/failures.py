@@ -1,5 +1,7 @@
 """The failures of a Node, named as metrics name them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from aggregator import NodeLeft
@@ -18,8 +20,10 @@ _AT_THE_END: Final = (
 )
 """The failures that become known only when the Node is deleted because of them."""
 
-_WIPE_FAILED: Final = "WipeFailed"
-"""Why a machine is out of service whose wipe has failed."""
+_TAKEN_OUT: Final[Mapping[MachineState, str]] = MappingProxyType(
+    {MachineState.ZAP_FAIL: "WipeFailed", MachineState.TRIAGE: "TakenOut"}
+)
+"""Why a machine is out of service that was being wiped, or was free, by its new state."""
 
 
 def problems_of(node: NodeObject) -> frozenset[str]:
@@ -35,10 +39,9 @@ def triage_cause(event: NodeLeft, node: NodeObject) -> str:
     return failure_of(event.message) or _problem(node) or _choose_default_cause(event)
 
 
-def wipe_cause(event: OfMachine) -> str:
-    """Return why a machine goes out of service whose wipe has failed; empty for other events."""
-    is_wipe = isinstance(event, MachineStateChanged) and event.state is MachineState.ZAP_FAIL
-    return _WIPE_FAILED if is_wipe else ""
+def outage_cause(event: OfMachine) -> str:
+    """Return why a machine goes out of service that is no Node; empty for other events."""
+    return _TAKEN_OUT.get(event.state, "") if isinstance(event, MachineStateChanged) else ""
 
 
 def failure_at_the_end(event: NodeLeft, cause: str) -> str:

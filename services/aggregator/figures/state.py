@@ -8,9 +8,9 @@ from immutables import Map
 from aggregator import CordonChanged, Hears, MachineReported, NodeChanged, NodeLeft
 from aggregator.figures.failures import (
     failure_at_the_end,
+    outage_cause,
     problems_of,
     triage_cause,
-    wipe_cause,
 )
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
@@ -96,7 +96,7 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _node_left(figures, step, message, context)
         case OfMachine():
-            return _machine_changed(figures, step, message, wipe_cause(message))
+            return _machine_changed(figures, step, message, outage_cause(message))
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return _cordon_changed(figures, step, message, context)
         case on.QuotaChecked():

@@ -111,7 +111,7 @@ PROVIDER_RULES: Final[Mapping[ProviderRule, str]] = MappingProxyType(
         "SilentNodeReported": "a Node with `Ready` Unknown reports no marks, Pods or verification",
         "MarkNotHeard": "an observed cordon or lock has a number that the provider has heard",
         "RepairNotNeeded": "only a machine that is out of service is repaired",
-        "StateOutOfOrder": "a machine out of service changes its state in the order of the states",
+        "StateOutOfOrder": "a machine that is free or out of service changes its state in order",
         "WipeNotRequested": "only a machine with `wipes` is wiped, after its last stay",
         "WipedTwice": "a machine is wiped once after each stay",
     }

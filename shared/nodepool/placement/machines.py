@@ -43,6 +43,12 @@ RECLAIMED = "reclaimed"
 """The holder of a machine that an operator holds back."""
 ZAP = "zap"
 """The holder of a machine that is being wiped."""
+_GIVEN_AWAY = ("", TRIAGE)
+"""The holders of machines that the allocator may have given away.
+
+It only gives free machines away, but their provider may have taken a machine out of service just
+before, which the allocator had not heard.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,8 @@ class Inventory:
         """Return the inventory after a message about a machine that is no Node.
 
         A known machine is not added again, and only a machine in triage is repaired. A wipe counts
-        only after the last stay of the machine, and frees it only if it was being wiped.
+        only after the last stay of the machine, and frees it only if it was being wiped. A machine
+        that a NodePool or an operator has got meanwhile is not taken out of service.
         """
         key = event.machine_key
         machine = self.machines.get(key)
@@ -167,13 +174,13 @@ class Inventory:
                 return self._with_holder(key, machine.next_holder)
             case MachineWiped(assignment=assignment):
                 return self._wipe(key, assignment)
-            case MachineStateChanged(state=state):
-                is_wiped = machine is not None and machine.holder == ZAP
-                has_failed = is_wiped and state is MachineState.ZAP_FAIL
-                return self._with_holder(key, TRIAGE) if has_failed else self
+            case MachineStateChanged():
+                is_out = machine is not None and _goes_out(machine, event)
+                return self._with_holder(key, TRIAGE) if is_out else self
             case MachineReclaimed():
                 holder = self.machines[key].holder
-                assert not holder, f"{key} is held by {holder}, and cannot be reclaimed"
+                is_free = holder in _GIVEN_AWAY
+                assert is_free, f"{key} is held by {holder}, and cannot be reclaimed"
                 return self._with_holder(key, RECLAIMED)
             case MachineReturned():
                 assert self.machines[key].holder == RECLAIMED, f"{key} is not held back"
@@ -186,7 +193,8 @@ class Inventory:
     ) -> "Inventory":
         """Return the inventory with this free machine held by a NodePool that waited for it."""
         machine = self.machines[key]
-        assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
+        is_free = machine.holder in _GIVEN_AWAY
+        assert is_free, f"{key} is held by {machine.holder}, not free for {holder}"
         return self._with(
             key,
             replace(
@@ -256,6 +264,14 @@ class Inventory:
 
     def _labels_of(self, key: MachineKey) -> dict[str, str]:
         return labels_of(self.machines[key])
+
+
+def _goes_out(machine: Machine, event: MachineStateChanged) -> bool:
+    """Return whether a machine is out of service from now on: its wipe failed, or it was free."""
+    if event.state is MachineState.ZAP_FAIL:
+        return machine.holder == ZAP
+    is_it = not machine.holder and machine.assignment == event.assignment
+    return is_it and event.state is MachineState.TRIAGE
 
 
 def labels_of(machine: Machine) -> dict[str, str]:

@@ -28,10 +28,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             machine = facts.machines[message.machine_key]
             if machine.holder == TRIAGE:
                 machine.hold("", origin.position)
-        case MachineStateChanged(state=MachineState.ZAP_FAIL):
-            machine = facts.machines[message.machine_key]
-            if machine.holder == ZAP:
-                machine.hold(TRIAGE, origin.position)
+        case MachineStateChanged():
+            _moved(facts.machines[message.machine_key], message, origin)
         case MachineWiped():
             _wiped(facts.machines[message.machine_key], message, origin)
         case MachineBooted():
@@ -40,6 +38,13 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             facts.reported_stay(message, message.assignment).failed = True
         case NodeObserved() | NodeReported():
             _observed(facts, message, origin)
+
+
+def _moved(machine: Machine, message: MachineStateChanged, origin: Origin) -> None:
+    has_failed = machine.holder == ZAP and message.state is MachineState.ZAP_FAIL
+    was_free = not machine.holder and machine.assignment == message.assignment
+    if has_failed or (was_free and message.state is MachineState.TRIAGE):
+        machine.hold(TRIAGE, origin.position)
 
 
 def _wiped(machine: Machine, message: MachineWiped, origin: Origin) -> None:

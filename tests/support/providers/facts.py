@@ -85,6 +85,10 @@ class Machine:
     unwiped: bool = False
     wiping: bool = False
 
+    def is_free(self, assignment: int) -> bool:
+        """Whether no NodePool has had the machine since this stay, and nothing is to be wiped."""
+        return self.stay is None and self.assignment == assignment and not self.wiping
+
     def returned(self) -> "Machine":
         """The machine that no stay and no triage holds any more: its wipe is requested if any."""
         place = MachineState.ZAP if self.unwiped else MachineState.PRODUCTION

@@ -48,9 +48,11 @@ def _of_place(
         if is_in_service or machine.wiping:
             yield "RepairNotNeeded"
         return
-    if is_in_service or event.state not in STATE_MOVES[before] or event.state is _IN_SERVICE:
+    is_taken_out = event.state is MachineState.TRIAGE and before is not MachineState.ZAP_FAIL
+    may_move = not is_in_service or (is_taken_out and machine.is_free(event.assignment))
+    if event.state not in STATE_MOVES[before] or event.state is _IN_SERVICE or not may_move:
         yield "StateOutOfOrder"
-    if event.state is MachineState.ZAP_FAIL and not event.cause:
+    if (event.state is MachineState.ZAP_FAIL or is_taken_out) and not event.cause:
         yield "CauseMissing"
 
 

@@ -293,6 +293,9 @@ class CapacityModel:
             case MachineStateChanged(machine_key=key, state=MachineState.ZAP_FAIL):
                 if self.machines[key].holder == ZAP:
                     self.machines[key].holder = TRIAGE
+            case MachineStateChanged(machine_key=key, state=MachineState.TRIAGE):
+                if not self.machines[key].holder and self.machines[key].stay == message.assignment:
+                    self.machines[key].holder = TRIAGE
             case MachineWiped(machine_key=key):
                 self.machines[key].unwiped = False
                 if self.machines[key].holder == ZAP:

@@ -38,12 +38,15 @@ class MachineAdded(ProviderEvent):
 class MachineStateChanged(ProviderEvent):
     """A machine outside of any NodePool is in another state.
 
-    state: the new one. With `zap-fail` its wipe has failed, and it is out of service.
-    cause: why its wipe has failed, as one sentence.
+    state: the new one. With `zap-fail` its wipe has failed; with `triage` it was free. Then it is
+        out of service.
+    cause: why it is out of service, as one sentence.
+    assignment: with `triage`, the assignment of its last stay; 0 if it had none.
     """
 
     state: MachineState
     cause: str = ""
+    assignment: int = 0
 
 
 class MachineRepaired(ProviderEvent):
