@@ -31,7 +31,7 @@ from nodepool.contract.providers import (
     SimulationHears,
     SimulationSays,
 )
-from nodepool.contract.services import EDGES, PROVIDERS, SERVICES, SILENT
+from nodepool.contract.services import DRIVERS, EDGES, EVERY, PROVIDERS, SILENT
 from nodepool.host import settings
 from nodepool.service import AnyService
 
@@ -73,9 +73,6 @@ PARTS_OF_THE_AGENT = ("agent.pods", "agent.nodes", "agent.pools", "agent.host", 
 """The parts of the agent, in their order: each may import itself and those before it."""
 WITH_A_HOST = (*EDGES, "metal")
 """The packages of `services/` with a part, `host`, that reads and writes outside of the bus."""
-UNREGISTERED = {"metal": "metal.messages"}
-"""The services that nothing starts yet, each with the module of the messages that become a part of
-the contract with it."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
@@ -165,6 +162,17 @@ FOR_PEOPLE = {
     "CWRegistrationFailedEvent": SHOWN,
     "DeletedForPreemption": SHOWN,
     "HeartbeatsStopped": "folded by the fleet service that says it; Ready=Unknown follows",
+    **dict.fromkeys(
+        (
+            "MachineCheckRequested",
+            "MachineConditionChanged",
+            "MachineMaintenanceChanged",
+            "MachinePowerWished",
+            "PowerOverdue",
+            "PowerRequested",
+        ),
+        "folded by the metal service that says it; its driver follows it",
+    ),
     "NodeSilent": "folded by the lifecycle service that says it; others see what follows",
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
@@ -251,8 +259,7 @@ def modules() -> tuple[Module, ...]:
 def services() -> tuple[AnyService, ...]:
     """Every service that can be started, in the order of the list of services."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
-    found -= {*UNREGISTERED}
-    names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
+    names = (*(name for name in EVERY if name in found), *sorted(found - {*EVERY}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
 
 
@@ -462,8 +469,6 @@ def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
             return False
         case (module.package | "immutables", *_):
             return True
-        case ("pydantic", *_):
-            return module.name in UNREGISTERED.values()
         case ("nodepool", *_):
             return room_of(".".join(parts)) in OF_A_SERVICE
         case (name, *_):
@@ -496,10 +501,6 @@ def test_a_wait_with_a_bound_loses_no_cancellation() -> None:
     ]
 
     assert found == []
-
-
-def test_a_service_that_nothing_starts_is_in_no_list() -> None:
-    assert {*UNREGISTERED}.isdisjoint({*SERVICES, *PROVIDERS})
 
 
 def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() -> None:
@@ -567,8 +568,9 @@ def test_every_event_is_said_by_its_speakers() -> None:
         if not issubclass(kind, Outcome) and name != "Wake"
     }
 
+    beside = (*EDGES, *DRIVERS.values())
     expected = {
-        name: [each for each in kind.speakers() if name not in UNSAID and each not in EDGES]
+        name: [each for each in kind.speakers() if name not in UNSAID and each not in beside]
         for name, kind in EVENTS.items()
         if name in said and issubclass(kind, Event)
     }
@@ -580,7 +582,7 @@ def test_every_edge_says_events_of_its_own_or_is_silent() -> None:
     speakers = {speaker for kind in events for speaker in kind.speakers()}
 
     assert set(EDGES) - speakers == SILENT
-    assert set(EDGES).isdisjoint(SERVICES)
+    assert set(EDGES).isdisjoint(EVERY)
 
 
 def test_a_provider_hears_and_says_all_that_is_between_it_and_the_services() -> None:

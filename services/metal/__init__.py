@@ -1,31 +1,45 @@
-"""What should become of the real machines, and do they match the inventory?
+"""What becomes of real machines?
 
 The modules of this package are pure. `metal.decide` decides about the machines as a provider of
 them; `metal.host` reads the inventory file, and talks to the controllers over Redfish
 (https://www.dmtf.org/standards/redfish).
 """
 
-from metal import messages as real
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
+from nodepool.contract.events import (
+    ControllerReported,
+    ControllerSilent,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineDeclared,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
+    MachineUndeclared,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
+    WipeEnded,
+)
 from nodepool.contract.providers import ProviderHears, ProviderSays
 
-Decides = real.SetMachinePower | real.MaintainMachine | real.VerifyMachine
+Decides = SetMachinePower | MaintainMachine | VerifyMachine
 """The messages that have an outcome; what follows from the others follows from the state."""
 Hears = (
     Decides
     | ProviderHears
-    | real.MachineDeclared
-    | real.MachineUndeclared
-    | real.ControllerReported
-    | real.ControllerSilent
-    | real.PowerAnswered
-    | real.WipeEnded
+    | MachineDeclared
+    | MachineUndeclared
+    | ControllerReported
+    | ControllerSilent
+    | PowerAnswered
+    | WipeEnded
 )
 Says = (
     ProviderSays
-    | real.PowerRequested
-    | real.PowerOverdue
-    | real.MachineCheckRequested
-    | real.MachinePowerWished
-    | real.MachineMaintenanceChanged
-    | real.MachineConditionChanged
+    | PowerRequested
+    | PowerOverdue
+    | MachineCheckRequested
+    | MachinePowerWished
+    | MachineMaintenanceChanged
+    | MachineConditionChanged
 )

@@ -1,24 +1,24 @@
 """What operators may ask of a real machine."""
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from metal import Decides
 from metal.machine import Machine
-from metal.messages import (
-    MachineCheckRequested,
-    MachineMaintenanceChanged,
-    MachinePowerWished,
-    MaintainMachine,
-    Purpose,
-    SetMachinePower,
-    VerifyMachine,
-)
 from metal.nodes import request_check
 from metal.state import NAME, State
 from nodepool.contract.catalog import provider_fault, zone_fault
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
+from nodepool.contract.events import (
+    MachineCheckRequested,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
+)
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
+
+if TYPE_CHECKING:
+    from nodepool.contract.real_machines import Purpose
 
 Followed = CommandOutcome | MachinePowerWished | MachineMaintenanceChanged | MachineCheckRequested
 

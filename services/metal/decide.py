@@ -11,7 +11,6 @@ from typing import Final
 from metal import Decides, Hears, Says
 from metal.commands import carry_out
 from metal.machine import Machine, Stay
-from metal.messages import PowerOverdue
 from metal.nodes import answer, report_faults, report_ready, verify
 from metal.power import request_power
 from metal.reports import (
@@ -24,7 +23,7 @@ from metal.reports import (
 )
 from metal.state import NAME, State, evolve
 from nodepool.contract import events as on
-from nodepool.contract.events import MachineUpdateFailed
+from nodepool.contract.events import MachineUpdateFailed, PowerOverdue
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on

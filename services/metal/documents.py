@@ -11,16 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from metal.reading import (
-    LOG_START,
-    BootOverride,
-    Health,
-    LogEntry,
-    Position,
-    Power,
-    Processor,
-    Trip,
-)
+from metal.reading import LOG_START, BootOverride, Health, LogEntry, Position, Processor, Trip
+from nodepool.contract.real_machines import Power
 
 Document = Mapping[str, object]
 """An object as decoded from JSON."""

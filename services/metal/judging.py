@@ -11,8 +11,9 @@ from typing import Final
 
 from metal.inventory.comparing import compare
 from metal.inventory.model import Expected
-from metal.reading import Health, LogEntry, Power, Reading, Trip
+from metal.reading import Health, LogEntry, Reading, Trip
 from nodepool.contract.health import NodeFault
+from nodepool.contract.real_machines import Power
 
 
 class Reason(StrEnum):

@@ -7,12 +7,11 @@ from typing import Final, Literal
 
 from immutables import Map
 
-from metal.messages import MachineCondition, PowerAction, Purpose
-from metal.reading import Power
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
+from nodepool.contract.real_machines import MachineCondition, Power, PowerAction, Purpose
 
 Run = tuple[int, int, int, int]
 """Why a machine is on: assignment and boot, or an operator's wish, or a wipe; the rest is 0."""

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from metal.machine import CHECK_S, READY, Machine, Stay
-from metal.messages import MachineCheckRequested, Purpose
-from nodepool.contract.events import NodeConditionChanged, NodeObserved, NodeVerified
+from nodepool.contract.events import (
+    MachineCheckRequested,
+    NodeConditionChanged,
+    NodeObserved,
+    NodeVerified,
+)
 from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.health import BY_TYPE, CAUSES
 from nodepool.contract.keys import MachineKey, machine_parts
+from nodepool.contract.real_machines import Purpose
 
 
 def report_ready(

@@ -6,7 +6,10 @@ from typing import assert_never
 from immutables import Map
 
 from metal.machine import READY, Check, Machine, Marks, Request, Seen, Wish
-from metal.messages import (
+from metal.power import end_request, forgets_at, note_power, restart_tries
+from metal.stays import free_or_wipe, note_silence
+from nodepool.contract import events as on
+from nodepool.contract.events import (
     ControllerReported,
     ControllerSilent,
     MachineCheckRequested,
@@ -19,9 +22,6 @@ from metal.messages import (
     PowerRequested,
     WipeEnded,
 )
-from metal.power import end_request, forgets_at, note_power, restart_tries
-from metal.stays import free_or_wipe, note_silence
-from nodepool.contract import events as on
 from nodepool.contract.health import is_problem
 from nodepool.contract.node_states import MachineState
 from nodepool.state.values import replace

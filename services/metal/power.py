@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from metal.machine import EFFECT_S, FORGET_AFTER, PAUSES, SHUTDOWN_S, TRIES_MAX, Machine, Run
-from metal.messages import PowerAction, PowerRequested
-from metal.reading import Power
+from nodepool.contract.events import PowerRequested
 from nodepool.contract.keys import MachineKey, machine_parts, pool_path
+from nodepool.contract.real_machines import Power, PowerAction
 from nodepool.state.values import replace
 
 _MOVING: Final = frozenset({Power.POWERING_ON, Power.POWERING_OFF})

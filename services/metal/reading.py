@@ -5,16 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-
-class Power(StrEnum):
-    """The power state of a machine; UNKNOWN stands for anything that Redfish does not define."""
-
-    ON = "On"
-    OFF = "Off"
-    POWERING_ON = "PoweringOn"
-    POWERING_OFF = "PoweringOff"
-    PAUSED = "Paused"
-    UNKNOWN = "Unknown"
+from nodepool.contract.real_machines import Power
 
 
 class Health(StrEnum):

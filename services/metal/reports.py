@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from metal.machine import BOOT_MAX, WIPE_MAX, Declared, Machine, Stay
-from metal.messages import MachineCheckRequested, MachineCondition, MachineConditionChanged
 from metal.nodes import request_check
 from metal.power import find_stuck
 from nodepool.contract import events as on
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import is_offered
+from nodepool.contract.events import MachineCheckRequested, MachineConditionChanged
 from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import MachineState
+from nodepool.contract.real_machines import MachineCondition
 
 Place = (
     on.MachineAdded

@@ -10,7 +10,13 @@ from immutables import Map
 
 from metal import Hears, Says
 from metal.machine import Declared, Machine, Stay
-from metal.messages import (
+from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
+from metal.power import find_stuck, forgets_at, restart_tries
+from metal.stays import OfStay, begin_stay, fold_stay, hand_over
+from nodepool.contract import events as on
+from nodepool.contract.catalog import provider_of
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
+from nodepool.contract.events import (
     ControllerReported,
     ControllerSilent,
     MachineCheckRequested,
@@ -19,19 +25,11 @@ from metal.messages import (
     MachineMaintenanceChanged,
     MachinePowerWished,
     MachineUndeclared,
-    MaintainMachine,
     PowerAnswered,
     PowerOverdue,
     PowerRequested,
-    SetMachinePower,
-    VerifyMachine,
     WipeEnded,
 )
-from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
-from metal.power import find_stuck, forgets_at, restart_tries
-from metal.stays import OfStay, begin_stay, fold_stay, hand_over
-from nodepool.contract import events as on
-from nodepool.contract.catalog import provider_of
 from nodepool.contract.keys import ClusterKey, MachineKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.service import Context

@@ -22,6 +22,7 @@ from nodepool.auth.accounts import (
 )
 from nodepool.auth.rights import Rights, inbox_prefix
 from nodepool.contract.roles import Role
+from nodepool.contract.services import EVERY
 from nodepool.local.config import MAX_PAYLOAD, PENDING_MAX
 from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.access import Access
@@ -112,7 +113,7 @@ class Guarded:
 def identities() -> tuple[list[Identity], str]:
     """Every identity, and the text of the accounts with them."""
     keys = (key("user", number) for number in range(1, 200))
-    every = services()
+    every = services(*EVERY)
     platform = [
         Identity(name, name, PLATFORM if name in OWNERS else SPEAKERS, next(keys), rights)
         for name, rights in platform_rights(every).items()

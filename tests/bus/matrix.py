@@ -23,7 +23,7 @@ from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.door import DOOR, door_of
 from nodepool.contract.messages import Command, Event, Message, Outcome
 from nodepool.contract.roles import SENDERS
-from nodepool.contract.services import EDGES, SERVICES
+from nodepool.contract.services import DRIVERS, EDGES, EVERY
 from nodepool.contract.subjects import template_of
 
 TEXT = Path(__file__).parent / "rights.txt"
@@ -36,7 +36,7 @@ and below it; so is <bucket> any bucket, and <Event> any event of that service.
 
   viewer, editor, owner, agent   users of the organisation {ORG}; the agent is that of {CLUSTER}
   other-viewer, ...              users of the organisation {OTHER_ORG}
-  {", ".join(SERVICES)}
+  {", ".join(EVERY)}
                                  the services
   feed                           reads the log for all services of a process
   anonymous                      cannot connect
@@ -117,7 +117,7 @@ def sections(everyone: Sequence[Identity]) -> list[Section]:
 
 def _every_section(everyone: Sequence[Identity]) -> list[Section]:
     """Every section; those about other places repeat what is about no place."""
-    said = {name: _said_by(name) for name in (*SERVICES, *EDGES, "clock")}
+    said = {name: _said_by(name) for name in (*EVERY, *DRIVERS.values(), *EDGES, "clock")}
     return [
         *(
             Section(f"commands, {place}", [_at(kind, org, cluster) for kind in _commands()])
@@ -131,11 +131,11 @@ def _every_section(everyone: Sequence[Identity]) -> list[Section]:
             Section(f"events, {place}", [*_events_of(said, org, cluster)])
             for place, org, cluster in PLACES[1:]
         ),
-        Section("commit records", [f"np.commit.{name}" for name in SERVICES]),
-        Section("dead letters", [f"np.dead.{name}" for name in SERVICES]),
+        Section("commit records", [f"np.commit.{name}" for name in EVERY]),
+        Section("dead letters", [f"np.dead.{name}" for name in EVERY]),
         Section(
             "snapshots",
-            [f"np-snapshot.{name}.{x}" for name in SERVICES for x in ("manifest", "a.0")],
+            [f"np-snapshot.{name}.{x}" for name in EVERY for x in ("manifest", "a.0")],
         ),
         Section(
             "read model", [f"$KV.{bucket}.{org}.x.y" for bucket in BUCKETS for org in (ORG, "z")]
@@ -178,8 +178,8 @@ def _verbs(who: Allowed) -> list[tuple[str, tuple[str, ...]]]:
 
 def _names(who: Sequence[str]) -> str:
     """The names as one text; all services have one word together."""
-    if {*SERVICES} <= {*who}:
-        who = ("services", *(name for name in who if name not in SERVICES))
+    if {*EVERY} <= {*who}:
+        who = ("services", *(name for name in who if name not in EVERY))
     return " ".join(who) or "nobody"
 
 
@@ -204,7 +204,7 @@ def _general(subject: str, who: Allowed, *, is_short: bool) -> tuple[str, Allowe
         subject = subject.replace(f"KV_{bucket}", "KV_<bucket>")
         subject = subject.replace(f"$KV.{bucket}.", "$KV.<bucket>.")
     parts = subject.split(".")
-    named = [name for name in SERVICES if name in parts or f"_INBOX_{name}" in parts]
+    named = [name for name in EVERY if name in parts or f"_INBOX_{name}" in parts]
     if is_short and named:
         parts = [part.replace(named[0], "<service>") for part in parts]
         who = Allowed(*(tuple(_self(name, named[0]) for name in each) for each in who))
@@ -227,13 +227,13 @@ def _said_by(service: str) -> list[type[Event]]:
     found = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Event)]
     own = [kind for kind in found if getattr(kind, "speaker", "") == service]
     outcomes = [kind for kind in found if issubclass(kind, Outcome) and kind is not Outcome]
-    return own + (outcomes if service in SERVICES else [])
+    return own + (outcomes if service in EVERY else [])
 
 
 def _events(kinds: Sequence[type[Event]], service: str, org: str, cluster: str) -> list[str]:
     """The subjects of events about a place; a wake is about a service."""
     subjects = [_at(kind, org, cluster).replace("{speaker}", service) for kind in kinds]
-    named = [subject.replace("{service}", name) for subject in subjects for name in SERVICES]
+    named = [subject.replace("{service}", name) for subject in subjects for name in EVERY]
     return list(dict.fromkeys(named))
 
 

@@ -4,28 +4,37 @@ Nothing but the hardware is played: what the controllers say and are asked for g
 as it does with the real driver.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Final
 
 from conformance.memory import MemoryTrial
 from conformance.trial import Trial
-from metal import messages as metal
 from metal.decide import SERVICE
-from metal.reading import Power
 from nodepool.contract.commands import MachineFault
+from nodepool.contract.commands_metal import VerifyMachine
 from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.events import (
+    ControllerReported,
+    MachineCheckRequested,
+    MachineDeclared,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
+    WipeEnded,
+)
 from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Message, wrap
+from nodepool.contract.real_machines import Power, PowerAction
 from nodepool.contract.subjects import address_of, subject_of
 from support.constants import H100, ZONE
 
 STEP, PATIENCE = timedelta(seconds=5), timedelta(minutes=40)
-HEARD: Final = {
-    kind.__name__: kind
-    for kind in (metal.PowerRequested, metal.PowerOverdue, metal.MachineCheckRequested)
+Decision = PowerRequested | PowerOverdue | MachineCheckRequested
+HEARD: Final[Mapping[str, type[Decision]]] = {
+    kind.__name__: kind for kind in (PowerRequested, PowerOverdue, MachineCheckRequested)
 }
 
 
@@ -46,13 +55,13 @@ class Server:
     runs: bool = False
     coming: set[str] = field(default_factory=set)
     faults: set[str] = field(default_factory=set)
-    sent: list[metal.PowerRequested] = field(default_factory=list)
+    sent: list[PowerRequested] = field(default_factory=list)
     settled: int = 0
     check: int = 0
     wiped: int = 0
-    said: metal.ControllerReported | None = None
+    said: ControllerReported | None = None
 
-    def reset(self, action: metal.PowerAction) -> None:
+    def reset(self, action: PowerAction) -> None:
         """Does what a request asks for; with a fault of the boot no system runs afterwards."""
         self.runs = False
         if action != "on":
@@ -65,12 +74,12 @@ class Server:
         is_stopped = self.faults & {"registration", "silence", "hang"}
         self.runs = self.power is Power.ON and not is_stopped
 
-    def read(self, digest: str = "d") -> metal.ControllerReported:
+    def read(self, digest: str = "d") -> ControllerReported:
         """What its controller says of it now."""
         shown: dict[NodeFault, str] = {
             fault: f"its log has {fault}" for fault in CAUSES if fault in self.faults
         }
-        return metal.ControllerReported(
+        return ControllerReported(
             zone=ZONE,
             machine=self.name,
             digest=digest,
@@ -134,19 +143,19 @@ class MetalTrial(MemoryTrial):
         is_well = "wipe" not in server.faults
         cause = "" if is_well else "a disk has failed"
         self.publish(
-            metal.WipeEnded(zone=ZONE, machine=server.name, wipe=wipe, passed=is_well, cause=cause)
+            WipeEnded(zone=ZONE, machine=server.name, wipe=wipe, passed=is_well, cause=cause)
         )
 
     def _follow(self, server: Server, message: Message) -> None:
         match message:
-            case metal.PowerRequested():
+            case PowerRequested():
                 self.send(server, message)
-            case metal.PowerOverdue():
+            case PowerOverdue():
                 server.settled = max(server.settled, message.number)
-            case metal.MachineCheckRequested():
+            case MachineCheckRequested():
                 server.check = message.number
 
-    def send(self, server: Server, request: metal.PowerRequested) -> None:
+    def send(self, server: Server, request: PowerRequested) -> None:
         """Sends a request, whose boot the controller refuses if the server has this fault."""
         server.sent.append(request)
         is_refused = request.action == "on" and "boot" in server.coming
@@ -154,7 +163,7 @@ class MetalTrial(MemoryTrial):
             server.reset(request.action)
         server.settled = request.number
         self.publish(
-            metal.PowerAnswered(
+            PowerAnswered(
                 zone=ZONE,
                 machine=server.name,
                 number=request.number,
@@ -174,7 +183,7 @@ class MetalMachines:
         """Declares one machine, whose controller is read from then on."""
         servers = servers_of(trial)
         name = f"g{len(servers) + 1:06x}"
-        declared = metal.MachineDeclared(
+        declared = MachineDeclared(
             zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest="d"
         )
         trial.tell(declared)
@@ -197,7 +206,7 @@ class MetalMachines:
         """Repairs a server, and has it verified."""
         server = servers_of(trial)[machine]
         server.faults, server.coming = set(), set()
-        trial.tell(metal.VerifyMachine(zone=ZONE, machine=machine))
+        trial.tell(VerifyMachine(zone=ZONE, machine=machine))
 
 
 def servers_of(trial: Trial) -> dict[str, Server]:
@@ -206,7 +215,7 @@ def servers_of(trial: Trial) -> dict[str, Server]:
     return trial.servers
 
 
-def read_decision(entry: Entry) -> metal.OfMetal | None:
+def read_decision(entry: Entry) -> Decision | None:
     """What `metal` has decided at an entry of the log, if the driver has to follow it."""
     address = address_of(entry.subject)
     kind = HEARD.get(address.name) if address is not None else None

@@ -31,7 +31,8 @@ PROVIDERS: Mapping[str, tuple[AnyService, Machines]] = {
 
 
 def test_every_provider_is_on_trial() -> None:
-    assert tuple(PROVIDERS) == services.PROVIDERS
+    # The driver of `metal` has a part in each story: test_metal.py plays it.
+    assert (*PROVIDERS, "metal") == services.PROVIDERS
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)

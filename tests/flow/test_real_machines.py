@@ -6,33 +6,29 @@ from typing import get_args
 import pytest
 
 from conformance.requests import deleted, not_registered, registered, updated
-from metal.messages import (
-    ControllerSilent,
-    MachineCheckRequested,
-    MachineConditionChanged,
-    MachineDeclared,
-    MachineUndeclared,
-    MaintainMachine,
-    PowerOverdue,
-    PowerRequested,
-    SetMachinePower,
-    VerifyMachine,
-)
-from metal.reading import Power
 from nodepool.contract.catalog import ZONES
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
+    ControllerSilent,
     CWNodeAssigned,
     MachineAdded,
     MachineBooted,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineDeclared,
     MachineFailed,
     MachineRepaired,
     MachineStateChanged,
+    MachineUndeclared,
     MachineWiped,
+    PowerOverdue,
+    PowerRequested,
 )
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
+from nodepool.contract.real_machines import Power
 from nodepool.engine.snapshot import dump
 from support.constants import A100, CLUSTER, H100, ORG, ZONE
 from support.real_machines import Happens, Server, Site

@@ -7,10 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conformance.requests import deleted, not_registered, registered, updated
-from metal.messages import ControllerReported, ControllerSilent, PowerRequested, VerifyMachine
-from metal.reading import Power
 from nodepool.contract.catalog import ZONES
+from nodepool.contract.commands_metal import VerifyMachine
 from nodepool.contract.events import (
+    ControllerReported,
+    ControllerSilent,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
@@ -18,10 +19,12 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineFailed,
     MachineWiped,
+    PowerRequested,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
 from nodepool.contract.providers import ProviderHears, ProviderSays
+from nodepool.contract.real_machines import Power
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.providers.monitor import Monitor
 from support.real_machines import Server, Site

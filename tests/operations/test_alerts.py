@@ -18,7 +18,7 @@ from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.invariants import RULES as RULES_THAT_HOLD
 from nodepool.contract.metrics import SERVICE_LABEL
 from nodepool.contract.node_failures import INTENDED, NodeFailure
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY, SERVICES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -140,7 +140,7 @@ def test_the_rules_that_are_tried_as_broken_are_ones_that_there_are() -> None:
 
 def test_the_absence_of_every_service_is_noticed() -> None:
     expr = ALERTS["NodepoolServiceAbsent"]["expr"]
-    assert re.findall(r'nodepool_service="(\w+)"', expr) == list(SERVICES)
+    assert re.findall(r'nodepool_service="(\w+)"', expr) == list(EVERY)
 
 
 def test_prometheus_can_read_its_configuration() -> None:

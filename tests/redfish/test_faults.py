@@ -8,8 +8,9 @@ import pytest
 from metal.host.redfish.controllers import Controllers
 from metal.host.redfish.limits import Limits
 from metal.inventory.model import Reference
-from metal.reading import BootTarget, Power, Reading
+from metal.reading import BootTarget, Reading
 from metal.replies import Failure, Trouble
+from nodepool.contract.real_machines import Power
 from redfish.emulator import Emulator
 from redfish.front import ENVIRONMENT, SECRETS, fronted
 from support.loopback import listening

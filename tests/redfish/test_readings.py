@@ -11,13 +11,13 @@ from metal.reading import (
     BootTarget,
     Health,
     Part,
-    Power,
     Processor,
     Reading,
     ResetType,
     Trip,
 )
 from metal.replies import Done, Failure, Trouble
+from nodepool.contract.real_machines import Power
 from redfish.emulator import SYSTEMS, Emulator
 from redfish.front import ENVIRONMENT, PASSWORD, USER, Document, Front, fronted
 

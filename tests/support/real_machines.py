@@ -8,15 +8,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeVar
 
-from metal import messages as metal
 from metal.decide import SERVICE
 from metal.machine import Machine
-from metal.reading import Power
 from metal.state import State
 from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.events import (
+    ControllerReported,
+    MachineDeclared,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
+    WipeEnded,
+)
 from nodepool.contract.keys import machine_key
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, Message, wrap
+from nodepool.contract.real_machines import Power
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.world import Host, World
 from support.constants import H100, ZONE
@@ -36,15 +43,15 @@ class Server:
     name: str
     power: Power = Power.OFF
     runs: bool = False
-    sent: list[metal.PowerRequested] = field(default_factory=list)
-    late: list[metal.PowerRequested] = field(default_factory=list)
+    sent: list[PowerRequested] = field(default_factory=list)
+    late: list[PowerRequested] = field(default_factory=list)
 
     @property
     def is_wiped(self) -> bool:
         """Whether it has booted the profile for wiping."""
         return self.runs and bool(self.sent) and self.sent[-1].boot_from == "wipe"
 
-    def follow(self, request: metal.PowerRequested) -> None:
+    def follow(self, request: PowerRequested) -> None:
         """Does what a request asks for."""
         self.set_power(is_on=request.action == "on")
 
@@ -61,7 +68,7 @@ class Provider(World):
     """The replicas of `metal`; `unsent` are the requests that each has stored and not yet sent."""
 
     def __init__(self, replicas: int) -> None:
-        self.unsent: dict[int, list[metal.PowerRequested]] = {}
+        self.unsent: dict[int, list[PowerRequested]] = {}
         super().__init__([SERVICE], replicas)
 
     def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
@@ -86,9 +93,7 @@ class Site:
         """The server of a machine that is declared from now on."""
         server = self.servers.setdefault(name, Server(name, power))
         self.tell(
-            metal.MachineDeclared(
-                zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest=digest
-            )
+            MachineDeclared(zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest=digest)
         )
         return server
 
@@ -118,7 +123,7 @@ class Site:
         settled: given for a reading that began earlier.
         """
         self.tell(
-            metal.ControllerReported(
+            ControllerReported(
                 zone=ZONE,
                 machine=server.name,
                 digest=digest,
@@ -134,12 +139,12 @@ class Site:
 
     def settled(self, server: Server) -> int:
         """The number of the last request to a server that was answered, or is overdue."""
-        answers, overdue = self.said(metal.PowerAnswered), self.said(metal.PowerOverdue)
+        answers, overdue = self.said(PowerAnswered), self.said(PowerOverdue)
         numbers = [each.number for each in answers if each.machine == server.name]
         numbers += [each.number for each in overdue if each.machine == server.name]
         return max(numbers, default=0)
 
-    def unsent(self, process: int = 0) -> list[metal.PowerRequested]:
+    def unsent(self, process: int = 0) -> list[PowerRequested]:
         """The requests that a process has to send."""
         return self.world.unsent.setdefault(id(self.world.hosts[process]), [])
 
@@ -150,7 +155,7 @@ class Site:
         happens: Happens = "now",
         *,
         answers: bool = True,
-    ) -> metal.PowerRequested:
+    ) -> PowerRequested:
         """Lets a process send its next request; it may end before it says what became of it."""
         request = self.unsent(process).pop(0)
         server = self.servers[request.machine]
@@ -160,7 +165,7 @@ class Site:
         elif outcome != "refused" and happens == "later":
             server.late.append(request)
         if answers:
-            answer = metal.PowerAnswered(
+            answer = PowerAnswered(
                 zone=ZONE, machine=server.name, number=request.number, outcome=outcome
             )
             self.tell(answer)
@@ -172,9 +177,7 @@ class Site:
     ) -> None:
         """Says how a wipe has ended: the one that was last sent, if none is given."""
         wipe = wipe or server.sent[-1].wipe
-        ended = metal.WipeEnded(
-            zone=ZONE, machine=server.name, wipe=wipe, passed=passed, cause=cause
-        )
+        ended = WipeEnded(zone=ZONE, machine=server.name, wipe=wipe, passed=passed, cause=cause)
         self.tell(ended)
         self.run()
 
@@ -224,10 +227,10 @@ class Site:
         return [each.action for each in server.sent]
 
 
-def _read_request(entry: Entry) -> metal.PowerRequested | None:
+def _read_request(entry: Entry) -> PowerRequested | None:
     address = address_of(entry.subject)
-    if address is None or address.name != metal.PowerRequested.__name__:
+    if address is None or address.name != PowerRequested.__name__:
         return None
-    envelope = decode(metal.PowerRequested, entry.subject, entry.content, {}, entry.position)
+    envelope = decode(PowerRequested, entry.subject, entry.content, {}, entry.position)
     assert not isinstance(envelope, Unreadable), envelope
     return envelope.data

@@ -2,12 +2,25 @@ import pytest
 
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Kind, is_offered
 
+REAL = "LAB-01A"
+"""The zone of real machines of one's own."""
+
 
 def test_the_catalogue_holds_every_published_type_and_zone_once() -> None:
     kinds = [item.kind for item in INSTANCE_TYPES.values()]
 
-    assert (len(INSTANCE_TYPES), len(ZONES)) == (26, 52)
+    published = [name for name, zone in ZONES.items() if zone.provider == "fleet"]
+
+    assert (len(INSTANCE_TYPES), len(published)) == (26, 52)
     assert (kinds.count(Kind.GPU), kinds.count(Kind.CPU)) == (14, 12)
+
+
+def test_one_zone_is_of_real_machines_and_offers_gpus_and_cpus_to_no_customer_by_itself() -> None:
+    offered = {item.kind for item in INSTANCE_TYPES.values() if REAL in item.zones}
+
+    assert [name for name, zone in ZONES.items() if zone.provider == "metal"] == [REAL]
+    assert offered == {Kind.GPU, Kind.CPU}
+    assert ZONES[REAL].access is Access.OTHER
 
 
 def test_sixteen_zones_are_general_access() -> None:
@@ -33,7 +46,7 @@ def test_every_zone_of_a_type_is_a_known_zone_named_once() -> None:
 def test_the_zones_without_general_access_that_offer_types_are_these_five() -> None:
     used = {zone for item in INSTANCE_TYPES.values() for zone in item.zones}
 
-    others = {name for name in used if ZONES[name].access == Access.OTHER}
+    others = {name for name in used - {REAL} if ZONES[name].access == Access.OTHER}
 
     assert others == {"CA-EAST-01A", "US-CENTRAL-09A", "US-EAST-15A", "US-EAST-17A", "US-WEST-02B"}
 

@@ -20,7 +20,7 @@ from manifests.files import service_manifest, texts
 from nodepool.auth.accounts import OPERATOR
 from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.services import EDGES, PROCESSES, SERVICES, SHARED
+from nodepool.contract.services import EDGES, EVERY, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local.binary import find_server
@@ -71,10 +71,6 @@ def resolve(text: str, environment: Mapping[str, str]) -> str:
 # Every service is in the one list, is a package, and is a container.
 
 
-PARTS = {"metal": "its edge is there, and nothing decides yet"}
-"""Packages under services/ that are no service yet, each with its reason."""
-
-
 def packages() -> set[str]:
     """Every package under services/, by name."""
     return {path.parent.name for path in ROOT.glob("services/*/*.py")}
@@ -100,16 +96,14 @@ def first_sentence(module: Path) -> str:
 
 def test_every_package_under_services_is_in_the_list() -> None:
     forgotten = [
-        f"add {name!r} to SERVICES in {THE_LIST}"
-        for name in sorted(packages() - {*SERVICES, *EDGES, *PARTS})
+        f"add {name!r} to SERVICES in {THE_LIST}" for name in sorted(packages() - {*EVERY, *EDGES})
     ]
 
     assert not forgotten, "\n".join(forgotten)
-    assert not PARTS.keys() & {*SERVICES, *EDGES}, "an exception is no longer needed"
 
 
 def test_every_service_of_the_list_is_a_whole_package() -> None:
-    missing = [instruction for name in SERVICES for instruction in missing_from_package(name)]
+    missing = [instruction for name in EVERY for instruction in missing_from_package(name)]
 
     assert not missing, "\n".join(missing)
 

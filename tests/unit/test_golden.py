@@ -114,12 +114,12 @@ def test_an_unknown_field_of_an_event_is_ignored_wherever_it_is() -> None:
 def _with_more(data: object) -> object:
     """The data of an event as a later release may write it: a field more in each object.
 
-    Labels and annotations, whose keys are chosen by users, stay as they are, and so does an
-    affinity, which is the user's own document.
+    Labels and annotations, whose keys are chosen by users, stay as they are, and so do an affinity,
+    which is the user's own document, and faults by their kind.
     """
     match data:
         case dict():
-            free = ("labels", "annotations", "nodeLabels", "nodeAnnotations", "affinity")
+            free = ("labels", "annotations", "nodeLabels", "nodeAnnotations", "affinity", "faults")
             fields = {k: v if k in free else _with_more(v) for k, v in data.items()}
             return {**fields, "laterField": {"a": 1}}
         case list():

@@ -11,18 +11,10 @@ from metal import documents
 from metal.inventory.comparing import compare, find_same_serials
 from metal.inventory.model import Expected, Gpus
 from metal.judging import Judgement, Reason, Unfit, judge
-from metal.reading import (
-    LOG_START,
-    Health,
-    LogEntry,
-    Position,
-    Power,
-    Processor,
-    Reading,
-    Trip,
-)
+from metal.reading import LOG_START, Health, LogEntry, Position, Processor, Reading, Trip
 from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import machine_key
+from nodepool.contract.real_machines import Power
 
 EXPECTED = Expected(
     serial="SN1", memory_gib=2048, gpus=Gpus(count=2, model="H100"), macs=("00:5C:52:31:3A:01",)

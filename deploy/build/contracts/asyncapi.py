@@ -16,7 +16,7 @@ from nodepool.contract.buckets import BUCKETS, PARTS
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.contract.messages import Command, Message, Outcome
 from nodepool.contract.opening import COMMAND_BYTES_MAX
-from nodepool.contract.services import EDGES, SERVICES
+from nodepool.contract.services import DRIVERS, EDGES, EVERY
 from nodepool.contract.subjects import template_of
 from nodepool.host.version import version_of
 from nodepool.service import commit_subject
@@ -40,7 +40,7 @@ PARAMETERS: Final[dict[str, Json]] = {
     "pool": {"description": "The NodePool.", "examples": ["train", "train~v1"]},
     "zone": {"description": "The zone of the machines.", "examples": ["US-EAST-02A"]},
     "machine": {"description": "The machine.", "examples": ["g34739a"]},
-    "service": {"description": "The service.", "enum": list(SERVICES)},
+    "service": {"description": "The service.", "enum": list(EVERY)},
     "speaker": {
         "description": "The service that carries the command out.",
         "enum": sorted(
@@ -169,8 +169,8 @@ def _channel(address: str, message: str, text: str, tag: str) -> Json:
 
 
 def _operations() -> Iterator[tuple[str, Json]]:
-    """Yield the operations of the listed services in order, then of the edges and buckets."""
-    for service in load_services(*SERVICES):
+    """Yield the operations of the listed services in order, then of edges, drivers and buckets."""
+    for service in load_services():
         for name in service.inputs:
             yield f"{service.name}-receives-{name}", _operation("receive", service.name, name, name)
         for name in service.outputs:
@@ -178,7 +178,7 @@ def _operations() -> Iterator[tuple[str, Json]]:
         for name in PLAIN:
             yield f"{service.name}-sends-{name}", _operation("send", service.name, name, name)
     for name, kind in message_classes().items():
-        if (speaker := getattr(kind, "speaker", "")) in EDGES:
+        if (speaker := getattr(kind, "speaker", "")) in (*EDGES, *DRIVERS.values()):
             yield f"{speaker}-sends-{name}", _operation("send", speaker, name, name)
     for bucket in BUCKETS:
         channel = f"bucket-{bucket}"

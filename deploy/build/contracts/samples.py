@@ -37,6 +37,7 @@ from nodepool.contract.commands import (
     StopPod,
     UncordonNode,
 )
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.conditions import Capacity, Quota, Validated
@@ -53,6 +54,8 @@ from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
     CommandRefused,
+    ControllerReported,
+    ControllerSilent,
     CWDrainNode,
     CWInstanceTypeNotInZone,
     CWInsufficientCapacity,
@@ -84,11 +87,17 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,
     MachineBroken,
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineDeclared,
     MachineFailed,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
     MachineStateChanged,
+    MachineUndeclared,
     MachineUpdateFailed,
     MachineWiped,
     NodeActionRequested,
@@ -118,6 +127,9 @@ from nodepool.contract.events import (
     PodChanged,
     PodsWaitingReported,
     PodUpdateFailed,
+    PowerAnswered,
+    PowerOverdue,
+    PowerRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionPending,
@@ -127,6 +139,7 @@ from nodepool.contract.events import (
     QuotaReleased,
     QuotaSet,
     Wake,
+    WipeEnded,
 )
 from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import (
@@ -145,6 +158,7 @@ from nodepool.contract.model import (
 )
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration, WaitingPods
+from nodepool.contract.real_machines import Power
 from nodepool.contract.reboots import RebootedFor
 
 M = TypeVar("M", bound=Message)
@@ -172,7 +186,8 @@ def affinity_to(*terms: list[Expression]) -> Affinity:
     )
 
 
-ZONE, MACHINE, UID = "US-EAST-02A", "g3779b1", "0b7c3b52-6f0e-5a9e-9a37-6f1f1d0f7a11"
+ZONE, LAB, MACHINE = "US-EAST-02A", "LAB-01A", "g3779b1"
+UID = "0b7c3b52-6f0e-5a9e-9a37-6f1f1d0f7a11"
 KIND = "gd-8xh100ib-i128"
 OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train.v1"}
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -914,6 +929,55 @@ SAMPLES: tuple[Message, ...] = (
         zone=ZONE, machine=MACHINE, state=MachineState.ZAP_FAIL, cause="its wipe has failed"
     ),
     AddMachines(zone=ZONE, instance_type=KIND, count=2, wipe_seconds=300),
+    MachineDeclared(
+        zone=LAB,
+        machine=MACHINE,
+        instance_type=KIND,
+        labels={"ds.coreweave.com/rack": "r1"},
+        wipes=False,
+        digest="5f2b",
+    ),
+    MachineUndeclared(zone=LAB, machine=MACHINE),
+    ControllerReported(
+        zone=LAB,
+        machine=MACHINE,
+        digest="5f2b",
+        settled=3,
+        check=2,
+        power=Power.ON,
+        runs=True,
+        stranger="its serial number is X, and not Y",
+        unfit=("a GPU is missing",),
+        faults={"gpu-lost": "GPU 3 has fallen off the bus"},
+    ),
+    ControllerSilent(zone=LAB, machine=MACHINE, cause="no answer within 10 s"),
+    PowerAnswered(zone=LAB, machine=MACHINE, number=3, outcome="refused", cause="no boot image"),
+    WipeEnded(zone=LAB, machine=MACHINE, wipe=1, passed=False, cause="a disk has failed"),
+    PowerRequested(
+        zone=LAB,
+        machine=MACHINE,
+        number=3,
+        action="on",
+        within_s=180,
+        boot_from="cluster",
+        org="acme",
+        cluster="prod",
+        assignment=7,
+        boot=1,
+        wish=0,
+        wipe=0,
+        reason="it boots for acme/prod",
+    ),
+    PowerOverdue(zone=LAB, machine=MACHINE, number=3),
+    MachineCheckRequested(zone=LAB, machine=MACHINE, number=2, purpose="verify", within_s=600),
+    MachinePowerWished(zone=LAB, machine=MACHINE, power="reset", wish=1),
+    MachineMaintenanceChanged(zone=LAB, machine=MACHINE, maintenance=True, reason="a new cable"),
+    MachineConditionChanged(
+        zone=LAB, machine=MACHINE, type="ControllerSilent", status=True, message="no answer"
+    ),
+    SetMachinePower(zone=LAB, machine=MACHINE, power="off"),
+    MaintainMachine(zone=LAB, machine=MACHINE, maintenance=True, reason="a new cable"),
+    VerifyMachine(zone=LAB, machine=MACHINE),
 )
 
 

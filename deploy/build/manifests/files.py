@@ -6,7 +6,7 @@ from pathlib import Path
 from manifests.marks import fill
 from manifests.pages import diagram, flow
 from nodepool.contract.providers import provider_tables
-from nodepool.contract.services import FEED, REPLACEABLE, SERVICES, SHARED
+from nodepool.contract.services import EVERY, FEED, REPLACEABLE, SERVICES, SHARED
 
 ROOT = Path(__file__).parents[3]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -82,7 +82,7 @@ _SERIES = """\
     values: 1+0x600
 """
 _ABSENT = 'absent(nodepool_ready{{nodepool_service="{name}"}})\n'
-# A service that simulates is missed only where it was seen.
+# A service that a cell may be without is missed only where it was seen.
 _GONE = """\
 group by (nodepool_service) (last_over_time(nodepool_ready{{nodepool_service="{name}"}}[6h]))
             unless on (nodepool_service) nodepool_ready
@@ -104,7 +104,7 @@ def service_manifest(name: str) -> Path:
 
 def _entry_points() -> Iterator[tuple[Path, str]]:
     """Yield the module that runs each service; a service with settings of its own has another."""
-    for name in SERVICES:
+    for name in EVERY:
         imports = (f"from {name}.decide import SERVICE", *_IMPORTS)
         text = _ENTRY.format(name=name, imports="\n".join(sorted(imports)))
         yield ROOT / "services" / name / "__main__.py", text
@@ -156,5 +156,5 @@ def _containers() -> str:
 
 def _absence() -> str:
     """Return the expression that is true for each service of which no replica is seen."""
-    terms = ((_GONE if name in REPLACEABLE else _ABSENT).format(name=name) for name in SERVICES)
+    terms = ((_GONE if name in REPLACEABLE else _ABSENT).format(name=name) for name in EVERY)
     return "        expr: |\n          " + "          or\n          ".join(terms)

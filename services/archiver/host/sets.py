@@ -12,7 +12,7 @@ from nodepool.archive.manifests import Object, Snapshot, SnapshotSet, digest_of,
 from nodepool.archive.names import moment_of, part_name, period_of, set_name
 from nodepool.archive.storage.archive import Archive
 from nodepool.contract.log import SNAPSHOTS
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 from nodepool.nats.log.api import leaders_message
 from nodepool.nats.log.streams import STREAM, stream_info
 from nodepool.nats.objects.snapshots import (
@@ -95,7 +95,7 @@ class SnapshotSets:
         # The server counts a request for a missing message as an error, and this request as none.
         present = await stored_subjects(self._connection, manifest_subject("*"))
         snapshots = dict[str, Snapshot]()
-        for service in SERVICES:
+        for service in EVERY:
             if manifest_subject(service) in present:
                 snapshot = await self._copy(period, service)
                 if snapshot is not None:

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from metal.documents import plain_mac
 from metal.inventory.model import Expected
-from metal.reading import Power, Reading
+from metal.reading import Reading
 from nodepool.contract.keys import MachineKey
+from nodepool.contract.real_machines import Power
 
 
 def compare(expected: Expected, reading: Reading) -> tuple[str, ...]:

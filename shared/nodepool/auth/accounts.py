@@ -30,7 +30,7 @@ from nodepool.auth.rights import (
 from nodepool.contract import grammar
 from nodepool.contract.door import QUERIES, door_of
 from nodepool.contract.roles import Role
-from nodepool.contract.services import FEED, SERVICES
+from nodepool.contract.services import EVERY, FEED
 from nodepool.service import AnyService
 
 PLATFORM: Final = "PLATFORM"
@@ -41,7 +41,7 @@ PROVISIONER: Final = "provisioner"
 GATEWAY: Final = "gateway"
 ARCHIVER: Final = "archiver"
 OPERATOR: Final = "operator"
-PLATFORM_USERS: Final = (*SERVICES, FEED, PROVISIONER, GATEWAY, ARCHIVER, OPERATOR)
+PLATFORM_USERS: Final = (*EVERY, FEED, PROVISIONER, GATEWAY, ARCHIVER, OPERATOR)
 """The users of the platform: each service, the reader of a process of services, and the others."""
 OWNERS: Final = (PROVISIONER, OPERATOR)
 """The users of the platform whose account has JetStream."""

@@ -21,7 +21,7 @@ from typing import Final
 from nodepool.auth.accounts import PLATFORM_USERS, SYSTEM_USER, Member, Proof, User
 from nodepool.auth.credentials import KEY_SUFFIX, Secret, file_name, file_text, new_secret
 from nodepool.auth.users import AuthError, Users, users_in, users_text
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.credentials import nkey_of
 from nodepool.nats.wire.errors import AccessError
@@ -32,7 +32,7 @@ WAIT_S: Final = 10.0
 _POLL_S: Final = 0.02
 _HEAD: Final = "# Written by 'nodepool auth' from users.json: never edit it.\n"
 _MARK: Final = "# State: "
-_CODE: Final = ("nodepool.contract", "nodepool.auth", *SERVICES)
+_CODE: Final = ("nodepool.contract", "nodepool.auth", *EVERY)
 """The packages that the rights of users derive from."""
 
 
@@ -241,7 +241,7 @@ class AuthFolder:
 
 def load_services() -> list[AnyService]:
     """Return every service, from which the rights of its user derive."""
-    return [import_module(f"{name}.decide").SERVICE for name in SERVICES]
+    return [import_module(f"{name}.decide").SERVICE for name in EVERY]
 
 
 def replace_files(texts: Mapping[Path, str]) -> None:

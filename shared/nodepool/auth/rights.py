@@ -18,6 +18,7 @@ from nodepool.contract.events import Wake
 from nodepool.contract.keys import token
 from nodepool.contract.log import COMMANDS, LOG, SNAPSHOTS, SUBJECTS, covers
 from nodepool.contract.roles import Role, commands_of
+from nodepool.contract.services import DRIVERS
 from nodepool.contract.subjects import filters_of
 from nodepool.engine.wakes import wake_subject
 from nodepool.service import AnyService, commit_subject
@@ -89,6 +90,7 @@ def service_rights(service: AnyService) -> Rights:
     buckets = service.projection.buckets if service.projection is not None else ()
     publish = [
         *(f"np.evt.{name}.*.*.*.{kind}" for kind in service.outputs),
+        *_driver_says(name),
         *([wake_subject(name)] if Wake.__name__ in service.inputs else ()),
         commit_subject(name),
         f"np.dead.{name}",
@@ -197,6 +199,14 @@ def _observations(org: str, cluster: str) -> Iterator[str]:
         if getattr(kind, "speaker", "") == OBSERVER:
             for each in filters_of(kind):
                 yield each.replace("*.*", f"{org}.{cluster}", 1)
+
+
+def _driver_says(service: str) -> Iterator[str]:
+    """Yield the subjects of what the process of a service observes outside of the bus."""
+    for name in events.__all__:
+        kind = getattr(events, name)
+        if getattr(kind, "speaker", "") == DRIVERS.get(service):
+            yield from filters_of(kind)
 
 
 def _look_at(streams: Sequence[str]) -> Iterable[str]:

@@ -6,6 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
+from nodepool.contract.commands_metal import (  # noqa: F401  # As all below.
+    MaintainMachine,
+    SetMachinePower,
+    VerifyMachine,
+)
 from nodepool.contract.commands_slurm import LockNode, UnlockNode  # noqa: F401  # As all below.
 from nodepool.contract.commands_spot import (  # noqa: F401  # As all below.
     AcknowledgePreemption,

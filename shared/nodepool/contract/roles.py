@@ -26,6 +26,7 @@ from nodepool.contract.commands import (
     StopPod,
     UncordonNode,
 )
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.messages import Command
@@ -55,6 +56,9 @@ SENDERS: Final[Mapping[type[Command], frozenset[Role]]] = MappingProxyType(
         AddMachines: _FLEET,
         BreakMachine: _FLEET,
         RepairMachine: _FLEET,
+        SetMachinePower: _FLEET,
+        MaintainMachine: _FLEET,
+        VerifyMachine: _FLEET,
         ReclaimCapacity: _FLEET,
         ReturnCapacity: _FLEET,
         RunPod: _FLEET,

@@ -14,7 +14,11 @@ SERVICES: Final[tuple[str, ...]] = (
     "aggregator",
     "fleet",
 )
-"""Every service by its package name, in the order in which pages and commands list them."""
+"""Every service that each cell has, by its package name, in the order of pages and commands."""
+OPTIONAL: Final[tuple[str, ...]] = ("metal",)
+"""Services that a cell has only if it needs them: `metal` is for real machines."""
+EVERY: Final = (*SERVICES, *OPTIONAL)
+"""Every service that there may be."""
 SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "services-1": ("validator", "quota", "capacity", "lifecycle", "autoscaler"),
     "services-2": ("allocator", "preemption", "aggregator"),
@@ -29,10 +33,12 @@ PROCESSES: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = {
 """Which services share a process, by the number of processes."""
 FEED: Final = "feed"
 """The user that reads the log for all services of a process."""
-PROVIDERS: Final[tuple[str, ...]] = ("fleet",)
+PROVIDERS: Final[tuple[str, ...]] = ("fleet", "metal")
 """The services that have machines; the catalog says which of them has the machines of a zone."""
-REPLACEABLE: Final = frozenset({"fleet"})
-"""Services that simulate what is real elsewhere: something else may be in their place."""
+REPLACEABLE: Final = frozenset({"fleet", *OPTIONAL})
+"""Services that a cell may be without: those of simulated machines and of real ones."""
+DRIVERS: Final[Mapping[str, str]] = {"metal": "redfish"}
+"""The speaker of what the process of a service observes outside of the bus."""
 EDGES: Final[tuple[str, ...]] = ("agent", "gateway", "archiver", "console")
 """Programs beside the services: the agent of each cluster of Kubernetes, the front door, the
 archiver, and the console."""

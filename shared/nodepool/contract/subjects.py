@@ -12,7 +12,7 @@ from nodepool.contract.catalog import provider_of
 from nodepool.contract.keys import PoolPath, name_at, token
 from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 
 _NAMES: Final = ("org", "cluster", "pool", "zone", "machine", "service")
 """The fields of which an identity is made."""
@@ -104,4 +104,4 @@ def is_output(subject: str) -> bool:
     return kind in ("evt", "dead") and speaker in _SERVICES
 
 
-_SERVICES: Final = frozenset(SERVICES)
+_SERVICES: Final = frozenset(EVERY)

@@ -13,7 +13,7 @@ from nodepool.cli.missing import note_trimmed
 from nodepool.cli.options import format_option, no_headers_option, seconds
 from nodepool.cli.output import print_error, print_lines, print_note, print_text
 from nodepool.cli.settings import Group, Settings
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SINCE_MAX_S = 1e9
 POSITION = click.IntRange(min=1)
 SERVICE = click.option(
-    "--service", type=click.Choice(SERVICES), help="Only those of this service.", metavar="SERVICE"
+    "--service", type=click.Choice(EVERY), help="Only those of this service.", metavar="SERVICE"
 )
 
 

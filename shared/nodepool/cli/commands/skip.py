@@ -8,7 +8,7 @@ import click
 from nodepool.cli.errors import CliError
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -19,7 +19,7 @@ EXCERPT_MAX = 300
 
 
 @click.command(cls=Command)
-@click.argument("service", type=click.Choice(SERVICES), metavar="SERVICE")
+@click.argument("service", type=click.Choice(EVERY), metavar="SERVICE")
 @click.option(
     "--position",
     type=click.IntRange(min=1),

@@ -15,7 +15,7 @@ from nodepool.client.past.session import Moment
 from nodepool.client.restoring import Content, restore_content
 from nodepool.client.session import Session
 from nodepool.contract.log import Entry
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY, SERVICES
 from nodepool.contract.subjects import is_output
 from nodepool.engine.replica import BATCH_MAX
 from nodepool.nats.log.packing import pack, state_of, stored_bytes
@@ -130,7 +130,7 @@ async def _usable(records: Records, last: int) -> SnapshotSet | None:
         return None
     try:
         for name, snapshot in found.snapshots.items():
-            if name in SERVICES:
+            if name in EVERY:
                 await records.load(import_module(f"{name}.decide").SERVICE, snapshot)
     except ValueError:  # It is of another release; services read the log from its start.
         return None
@@ -147,7 +147,7 @@ async def _first(records: Records, snapshots: SnapshotSet | None, time: datetime
             text = f"it begins at {records.first}, and has no snapshots that can be used"
             raise ClientError(f"archive {records.store}: {text}; name a later moment")
         return 1
-    own = [each for name, each in snapshots.snapshots.items() if name in SERVICES]
+    own = [each for name, each in snapshots.snapshots.items() if name in EVERY]
     needed = [min(each.committed + 1, each.expected_sequence) for each in own]
     return max(records.first, min(*needed, await records.position_before(time) + 1))
 

@@ -66,6 +66,14 @@ from nodepool.contract.events.lifecycle import (
     NodeUpdated,
     NodeUpdateFailed,
 )
+from nodepool.contract.events.metal import (
+    MachineCheckRequested,
+    MachineConditionChanged,
+    MachineMaintenanceChanged,
+    MachinePowerWished,
+    PowerOverdue,
+    PowerRequested,
+)
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
     DeletedForPreemption,
@@ -94,6 +102,14 @@ from nodepool.contract.events.quota import (
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
+)
+from nodepool.contract.events.redfish import (
+    ControllerReported,
+    ControllerSilent,
+    MachineDeclared,
+    MachineUndeclared,
+    PowerAnswered,
+    WipeEnded,
 )
 from nodepool.contract.events.silence import NodeReportRequested, NodeSilent
 from nodepool.contract.events.validator import (
@@ -146,6 +162,8 @@ __all__ = [
     "ClusterRegistered",
     "CommandAccepted",
     "CommandRefused",
+    "ControllerReported",
+    "ControllerSilent",
     "DeletedForPreemption",
     "GrantAcknowledged",
     "HeartbeatsStopped",
@@ -153,11 +171,17 @@ __all__ = [
     "MachineAdded",
     "MachineBooted",
     "MachineBroken",
+    "MachineCheckRequested",
+    "MachineConditionChanged",
+    "MachineDeclared",
     "MachineFailed",
+    "MachineMaintenanceChanged",
+    "MachinePowerWished",
     "MachineReclaimed",
     "MachineRepaired",
     "MachineReturned",
     "MachineStateChanged",
+    "MachineUndeclared",
     "MachineUpdateFailed",
     "MachineWiped",
     "NodeActionRequested",
@@ -187,6 +211,9 @@ __all__ = [
     "PodChanged",
     "PodUpdateFailed",
     "PodsWaitingReported",
+    "PowerAnswered",
+    "PowerOverdue",
+    "PowerRequested",
     "PreemptionCause",
     "PreemptionFailed",
     "PreemptionInProgress",
@@ -201,4 +228,5 @@ __all__ = [
     "Severity",
     "SpecFault",
     "Wake",
+    "WipeEnded",
 ]

@@ -8,7 +8,7 @@ from nodepool.archive.floor import SETS_KEPT, Extent, Facts, Keep, Standing
 from nodepool.archive.manifests import SnapshotSet, fault_of_content, read_document
 from nodepool.archive.names import SETS, period_of_set
 from nodepool.archive.storage.store import Store
-from nodepool.contract.services import REPLACEABLE, SERVICES
+from nodepool.contract.services import EVERY, OPTIONAL, REPLACEABLE
 from nodepool.nats.log.api import leaders_message
 from nodepool.nats.log.streams import STREAM, StreamInfo, whole_stream_info
 from nodepool.nats.log.trimming import first_since
@@ -71,9 +71,9 @@ async def find_facts(
 
 
 async def find_standings(
-    client: BusClient, info: StreamInfo, names: Sequence[str] = SERVICES
+    client: BusClient, info: StreamInfo, names: Sequence[str] = EVERY
 ) -> Mapping[str, Standing]:
-    """Return what the bus has of each service."""
+    """Return what the bus has of each service, but of an optional one only if it was at work."""
     # The server counts a request for a missing message as an error, and these two as none.
     stream = await whole_stream_info(client, STREAM, _COMMITS)
     state = stream["state"] if stream is not None else {}
@@ -83,6 +83,8 @@ async def find_standings(
     standings = dict[str, Standing]()
     for name in names:
         subject = commit_subject(name)
+        if name in OPTIONAL and subject not in committed:
+            continue
         record = await leaders_message(client, STREAM, subject) if subject in committed else None
         has_saved = any(each.split(".")[1] == name for each in saved)
         position = await stored_position(client, name, info.log) if has_saved else 0

@@ -1,0 +1,90 @@
+"""What `metal` alone says, because its machines are real: what it decides about each of them."""
+
+from typing import ClassVar, Literal
+
+from nodepool.contract.messages import Event, OfMachine
+from nodepool.contract.real_machines import (
+    BootFrom,
+    MachineCondition,
+    Number,
+    PowerAction,
+    Purpose,
+)
+
+
+class PowerRequested(Event, OfMachine):
+    """The intention to change the power of a machine; the request follows it, at most once.
+
+    number: counts the requests to this machine.
+    within_s: how long its effect may take, in seconds; after that it is overdue.
+    boot_from: what the machine boots from once, with `on`.
+    org, cluster: the cluster that it boots for.
+    assignment, boot: the boot that it belongs to; both 0 outside of a stay.
+    wish: the number of the operator's wish that it follows; 0 if it follows none.
+    wipe: the number of the wipe that it is for; 0 if it is for none.
+    reason: why, as one sentence.
+    """
+
+    speaker: ClassVar[str] = "metal"
+
+    number: Number
+    action: PowerAction
+    within_s: float
+    boot_from: BootFrom = ""
+    org: str = ""
+    cluster: str = ""
+    assignment: int = 0
+    boot: int = 0
+    wish: int = 0
+    wipe: int = 0
+    reason: str
+
+
+class PowerOverdue(Event, OfMachine):
+    """The effect of a request was not observed in time; what a new reading shows counts now."""
+
+    speaker: ClassVar[str] = "metal"
+
+    number: Number
+
+
+class MachineCheckRequested(Event, OfMachine):
+    """A complete reading is needed; any driver makes it. number: counts the checks."""
+
+    speaker: ClassVar[str] = "metal"
+
+    number: Number
+    purpose: Purpose
+    within_s: float
+
+
+class MachinePowerWished(Event, OfMachine):
+    """An operator wants this power state of a machine out of service. wish: counts the wishes."""
+
+    speaker: ClassVar[str] = "metal"
+
+    power: Literal["on", "off", "reset"]
+    wish: Number
+
+
+class MachineMaintenanceChanged(Event, OfMachine):
+    """People work on a machine from now on, so that nothing else touches it, or no longer."""
+
+    speaker: ClassVar[str] = "metal"
+
+    maintenance: bool
+    reason: str = ""
+
+
+class MachineConditionChanged(Event, OfMachine):
+    """A problem of a machine began, ended, or says something else.
+
+    status: whether there is the problem.
+    message: what is wrong, as one sentence; empty at the end.
+    """
+
+    speaker: ClassVar[str] = "metal"
+
+    type: MachineCondition
+    status: bool
+    message: str = ""

@@ -1,0 +1,40 @@
+"""What the messages about real machines are made of."""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nodepool.contract.grammar import TEXT_LIMIT
+
+
+class Power(StrEnum):
+    """The power state of a machine; UNKNOWN stands for anything that Redfish does not define."""
+
+    ON = "On"
+    OFF = "Off"
+    POWERING_ON = "PoweringOn"
+    POWERING_OFF = "PoweringOff"
+    PAUSED = "Paused"
+    UNKNOWN = "Unknown"
+
+
+SENTENCES_MAX: Final = 16
+"""How many reasons a reading names at most."""
+Sentence = Annotated[str, Field(max_length=TEXT_LIMIT)]
+Number = Annotated[int, Field(ge=0)]
+PowerAction = Literal["shutdown", "off", "on"]
+"""What a request does to the power of a machine; `shutdown` asks its system first."""
+BootFrom = Literal["", "cluster", "wipe"]
+"""What a machine boots from once: as it is set up, the profile for its cluster, or for wiping."""
+Purpose = Literal["", "look", "verify", "return"]
+"""Why a machine is checked: to see it, to verify its Node, or to bring it back into service."""
+MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unfit", "PowerStuck"]
+"""A problem of a machine, whether or not it is a Node.
+
+ControllerSilent: its controller does not answer.
+OtherMachine: the machine at the address is not the declared one.
+OtherType: it is declared as another type than it was added with.
+Unfit: something has failed, or differs from the inventory.
+PowerStuck: requests have not brought it into the desired power state.
+"""
