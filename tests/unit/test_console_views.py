@@ -171,6 +171,17 @@ def test_a_nodepool_whose_unhealthy_nodes_nothing_cures_needs_a_person_since_the
     assert [word.text for word in waits.also] == ["1 unhealthy"]
 
 
+def test_a_nodepool_waits_for_a_silent_node_also_before_its_explanation_is_read() -> None:
+    silent = node("a", ("Ready", "Unknown", "NodeStatusUnknown"))
+    advice = {"cause": "Health", "helps": ["drain a"], "actions": [{"kind": "DrainNode"}]}
+
+    before = stand(pool(silent, node("b")))
+    after = stand(pool(silent, node("b"), explanation={"causes": [advice]}))
+
+    assert (before.group, before.word.text) == (Group.WAITS, "1 unhealthy")
+    assert after.group is Group.PERSON
+
+
 def test_a_nodepool_names_its_nodes_that_people_drain_and_that_stay() -> None:
     drained = node("a", phase="draining")
     leaves = node("b", ("CWNodeRemoval", "True", "ScaleDown"), phase="draining")

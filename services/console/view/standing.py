@@ -11,6 +11,8 @@ from console.view.model import Deadline, Pool
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import condition, field, items, text
+from nodepool.explanation.node_remedies import find_unhealthy, health_remedies
+from nodepool.explanation.remedies import Wait
 
 
 class Group(StrEnum):
@@ -129,7 +131,14 @@ def find_health(pool: Pool) -> object:
 
 
 def passes(pool: Pool) -> bool:
-    """Return whether `explain` advises to wait, as the control plane does something by itself."""
+    """Return whether `explain` advises to wait, as the control plane does something by itself.
+
+    Until the gateway has answered, the rule of `explain` looks at what the console knows, so that
+    no NodePool is said to need a person for a moment.
+    """
+    if pool.explanation is None:
+        first = next(health_remedies(pool.facts), None) if find_unhealthy(pool.facts) else None
+        return first is not None and isinstance(first.action, Wait)
     actions = items(find_health(pool), "actions")
     return bool(actions) and text(actions[0], "kind") == "Wait"
 

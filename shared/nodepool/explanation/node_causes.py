@@ -10,7 +10,11 @@ from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_servic
 from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
-from nodepool.explanation.node_remedies import health_remedies, removal_remedies
+from nodepool.explanation.node_remedies import (
+    find_unhealthy,
+    health_remedies,
+    removal_remedies,
+)
 from nodepool.explanation.outlook import gets_none, promise_missing
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy, Wait, promise
@@ -181,7 +185,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
 
 def _health(facts: Facts) -> Iterator[Cause]:
     """Yield the cause for the Nodes that stay and have a problem."""
-    nodes = [node for node in facts.nodes if node.problems and not node.removal]
+    nodes = find_unhealthy(facts)
     if not nodes:
         return
     moments = [node.problems_since for node in nodes if node.problems_since is not None]
@@ -192,7 +196,7 @@ def _health(facts: Facts) -> Iterator[Cause]:
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
         "; ".join([*named, *more]),
         since=min(moments, default=None),
-        remedies=tuple(health_remedies(facts, nodes)),
+        remedies=tuple(health_remedies(facts)),
         proofs=_node_proofs(nodes),
     )
 

@@ -78,8 +78,14 @@ def _keep_surplus(facts: Facts, cause: str) -> Remedy:
     return Remedy(f"wait: no further Node leaves while {cause}", Wait(), Promise.NOTHING)
 
 
-def health_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
+def find_unhealthy(facts: Facts) -> list[NodeFacts]:
+    """Return the Nodes that stay and have a problem."""
+    return [node for node in facts.nodes if node.problems and not node.removal]
+
+
+def health_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what cures or replaces the first of the unhealthy Nodes that stay."""
+    nodes = find_unhealthy(facts)
     waiting = [node for node in nodes if node.phase not in RESTARTING]
     node = min(waiting, key=lambda node: node.is_silent, default=None)
     if node is None:
