@@ -22,6 +22,7 @@ from console.view.paging import Cut
 from console.view.pool import build_pool_page
 from console.view.pools import list_pools, make_line, read_asked
 from console.view.preemptions import Past, build_preemptions
+from console.view.remedies import Remedy as ConsoleRemedy
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
@@ -109,6 +110,13 @@ def happening(position: int, reason: str, seconds: float, **fields: Any) -> Happ
     return Happening("demo", position, time, "Normal", reason, **given)
 
 
+LOST = {
+    "type": "GPUMissing",
+    "status": "True",
+    "reason": "GPUMissing",
+    "message": "Xid 79: GPU has fallen off the bus",
+    "lastTransitionTime": ago(seconds=30),
+}
 CURES = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
 WAITING = {"Capacity": ("False", "NoneAvailable"), "AtTarget": ("False", "UnderTarget")}
 OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
@@ -529,9 +537,50 @@ def test_the_pages_of_an_ill_node_and_of_its_nodepool_say_the_same_about_what_he
     page = build_node_page(known, known.members[0])
 
     assert (stand(known).group, stand(known).word.text) == (group, "1 unhealthy")
-    assert page.helps == stand(known).helps == sentence(help)
+    assert [each.text for each in page.helps] == [stand(known).helps] == [sentence(help)]
     assert page.then == then
-    assert build_node_page(known, known.members[1]).helps == ""
+    assert build_node_page(known, known.members[1]).helps == ()
+
+
+@pytest.mark.parametrize(
+    ("shown", "say", "since"),
+    [
+        (
+            node("a", conditions=[LOST]),
+            "Xid 79: GPU has fallen off the bus (GPUMissing).",
+            NOW - timedelta(seconds=30),
+        ),
+        (node("a", phase="cordoned"), "This Node is cordoned.", None),
+        (
+            node("a", phase="cordoned", preemptedSince=ago(seconds=4)),
+            "This Node is being preempted.",
+            NOW - timedelta(seconds=4),
+        ),
+        (node("a"), "Nothing runs on this Node.", None),
+    ],
+)
+def test_a_node_says_in_a_sentence_what_is_so_and_since_when(
+    shown: Fields, say: str, since: datetime | None
+) -> None:
+    known = pool(shown)
+    page = build_node_page(known, known.members[0])
+
+    assert (page.say, page.since) == (say, since)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "around"),
+    [
+        ("'nodepool drain a --force' ends it.", 1, ("", " ends it.")),
+        ("End the Slurm job, then 'nodepool drain a'.", 1, ("End the Slurm job, then ", ".")),
+        ("Scale train to 5.", 1, ("Scale train to 5.", "")),
+        ("'nodepool uncordon a b' opens them.", 2, ("'nodepool uncordon a b' opens them.", "")),
+    ],
+)
+def test_a_button_stands_for_the_command_of_the_advice(
+    text: str, count: int, around: tuple[str, str]
+) -> None:
+    assert ConsoleRemedy(text, (("/address", "Drain a…"),) * count).around == around
 
 
 def test_the_problem_of_a_node_looks_the_same_in_its_conditions_as_in_its_state() -> None:

@@ -1,15 +1,19 @@
 """The page of a Node: where it is on its way, and what it waits for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from console.view.model import Deadline, Member, Pool
-from console.view.nodes import ON_ITS_WAY, describe_node, work_of
-from console.view.standing import find_health, passes, sentence
+from console.view.nodes import ON_ITS_WAY, work_of
+from console.view.remedies import Remedy, list_remedies
+from console.view.standing import find_health, passes
+from console.view.times import parse_moment
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
-from nodepool.contract.documents import field, items, text
-from nodepool.contract.health import is_problem
+from nodepool.contract.documents import Document, condition, field, text
+from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
 
@@ -29,13 +33,15 @@ class Step:
 class NodePage:
     """What the page of a Node shows.
 
+    say, since: what is so of the Node, and since when its state lasts, if that is known.
     then: what the Node waits for without a deadline, and whether a person must act.
     helps: what helps against its problems, if the NodePool leaves them to people.
     """
 
     member: Member
     word: Word
-    about: str
+    say: str
+    since: datetime | None
     instance_type: str
     zone: str
     path: tuple[Step, ...]
@@ -43,9 +49,8 @@ class NodePage:
     conditions: tuple[tuple[str, Word, str, object], ...]
     more_blocking: int
     then: str
-    helps: str
+    helps: tuple[Remedy, ...]
     is_spot: bool
-    work: str
 
 
 def build_node_page(pool: Pool, member: Member) -> NodePage:
@@ -55,7 +60,8 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
     return NodePage(
         member=member,
         word=member.word,
-        about=describe_node(node),
+        say=_say(node, document),
+        since=_since(node, document),
         instance_type=text(labels, "node.kubernetes.io/instance-type"),
         zone=text(labels, "topology.kubernetes.io/zone") or pool.zone,
         path=tuple(Step(name, name == node.phase) for name in PATH),
@@ -63,10 +69,51 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
         conditions=tuple(_condition(each) for each in _conditions(document)),
         more_blocking=max(0, node.blocking_count - len(node.blocking)),
         then=_await(pool, node),
-        helps=_find_help(pool, node) if _is_left(pool, node) else "",
+        helps=tuple(_find_help(pool, node)) if _is_left(pool, node) else (),
         is_spot=pool.facts.spot,
-        work=work_of(node),
     )
+
+
+def _say(node: NodeFacts, document: Document) -> str:
+    """Return what is so of a Node, in sentences."""
+    still = f" It still runs {work_of(node)}." if node.active else ""
+    why = f" ({node.cordon})" if node.cordon else ""
+    if node.preempted_since is not None:
+        return f"This Node is being preempted.{still}"
+    if node.phase in ON_ITS_WAY:
+        return f"This Node is {node.phase}{why}."
+    if node.problems:
+        return f"{'; '.join(_problems(document))}.{still}"
+    if node.removal:
+        return f"This Node leaves its NodePool ({node.removal}).{still}"
+    if node.phase == "draining":
+        return f"This Node is being drained{why}.{still}"
+    if node.phase == "cordoned":
+        return f"This Node is cordoned{why}.{still}"
+    return f"Runs {work_of(node)}." if node.active else "Nothing runs on this Node."
+
+
+def _problems(document: Document) -> Iterator[str]:
+    """Yield each problem as the condition that reports it does, with its name."""
+    for each in _conditions(document):
+        if is_problem(text(each, "type"), text(each, "status")):
+            name, message = cordon_cause(text(each, "type")), text(each, "message")
+            yield f"{message.rstrip('.')} ({name})" if message else name
+
+
+def _since(node: NodeFacts, document: Document) -> datetime | None:
+    """Return since when the state of a Node lasts; None if that is unknown."""
+    if node.preempted_since is not None:
+        return node.preempted_since
+    if node.phase in ON_ITS_WAY:
+        return None if node.registered else node.created
+    if node.problems:
+        return node.problems_since
+    if node.removal:
+        return node.removal_since
+    if node.phase != "production":
+        return parse_moment(condition(document, "PendingPhaseState", "lastTransitionTime"))
+    return node.active_since if node.active else node.idle_since
 
 
 def _await(pool: Pool, node: NodeFacts) -> str:
@@ -97,10 +144,11 @@ def _is_left(pool: Pool, node: NodeFacts) -> bool:
     return is_ill and not is_leaving and not pool.facts.cures
 
 
-def _find_help(pool: Pool, node: NodeFacts) -> str:
-    """Return what helps an unhealthy Node, as the page of its NodePool says; empty if unknown."""
-    said = items(find_health(pool), "helps")
-    return sentence(next((str(each) for each in said if node.name in str(each)), ""))
+def _find_help(pool: Pool, node: NodeFacts) -> Iterator[Remedy]:
+    """Yield what helps an unhealthy Node, as the page of its NodePool says."""
+    for each in list_remedies(find_health(pool), pool.place):
+        if node.name in each.text:
+            yield each
 
 
 def waits_for_pods(pool: Pool, node: NodeFacts) -> bool:

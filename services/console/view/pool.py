@@ -4,17 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-from urllib.parse import quote
 
 from console.view.model import Happening, Place, Pool
 from console.view.nodes import Grid, build_grid, count_words
+from console.view.remedies import Remedy, list_remedies
 from console.view.standing import Part, Standing, build_bar, sentence, stand
 from console.view.timeline import Timeline, build_timeline
 from console.view.times import parse_moment
 from console.view.words import Word, word_of_reason
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.documents import Document, field, items, labels, text
-from nodepool.contract.keys import split_peer_name
 
 HELPS_MAX: Final = 3
 """The most remedies that are shown."""
@@ -28,14 +27,6 @@ class Proof:
 
     position: int
     about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """An instruction that helps, and links to the forms that carry it out: address and words."""
-
-    text: str
-    links: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +125,12 @@ def _say(pool: Pool, standing: Standing) -> str:
 
 def _causes(explanation: Document | None, pool: Place) -> Iterator[Cause]:
     for each in items(explanation, "causes"):
-        helps, actions = _texts(each, "helps")[:HELPS_MAX], [*items(each, "actions")]
-        # A gateway of an earlier release has no actions.
-        actions += [None] * (len(helps) - len(actions))
         yield Cause(
             title=text(each, "title"),
             message=sentence(text(each, "message"), pool.name),
             since=parse_moment(field(each, "since")),
-            details=tuple(sentence(words, pool.name) for words in _texts(each, "details")),
-            helps=tuple(
-                Remedy(sentence(words, pool.name), tuple(_links(action, pool)))
-                for words, action in zip(helps, actions, strict=False)
-            ),
+            details=tuple(sentence(str(words), pool.name) for words in items(each, "details")),
+            helps=tuple(list_remedies(each, pool))[:HELPS_MAX],
             proofs=tuple(_proofs(each))[:PROOFS_MAX],
         )
 
@@ -155,42 +140,6 @@ def _proofs(cause: object) -> Iterator[Proof]:
         position = field(each, "logPosition")
         if isinstance(position, int):
             yield Proof(position, text(each, "about"))
-
-
-def _links(action: object, pool: Place) -> Iterator[tuple[str, str]]:
-    """Yield the forms that carry out an action of a remedy."""
-    name, target = text(action, "node"), field(action, "target")
-    match text(action, "kind"):
-        case "ScaleTo" if isinstance(target, int):
-            yield _scale(pool, target), f"Scale to {target:,}…"
-        case "ScalePeer" if isinstance(target, int):
-            peer = Place(*split_peer_name(text(action, "peer")))
-            yield _scale(peer, target), f"Scale {peer.name} to {target:,}…"
-        case "RebootNode" | "DrainNode" as kind:
-            verb = "reboot" if kind == "RebootNode" else "drain"
-            yield _act(verb, pool, name, is_forced=field(action, "force") is True)
-        case "UncordonNodes":
-            for each in _texts(action, "nodes"):
-                yield _act("uncordon", pool, each)
-        case "Unreserve" if field(action, "uncordons") is True:
-            yield _act("uncordon", pool, name)
-
-
-def _scale(pool: Place, target: int) -> str:
-    return f"/nodepools/{_quote(pool.cluster)}/{_quote(pool.name)}/scale?target={target}"
-
-
-def _act(verb: str, pool: Place, node: str, *, is_forced: bool = False) -> tuple[str, str]:
-    address = f"/nodes/{_quote(pool.cluster)}/{_quote(node)}/{verb}"
-    return f"{address}{'?force=yes' if is_forced else ''}", f"{verb.capitalize()} {node}…"
-
-
-def _quote(name: str) -> str:
-    return quote(name, safe="")
-
-
-def _texts(document: object, name: str) -> list[str]:
-    return [str(each) for each in items(document, name)]
 
 
 def _conditions(document: Document) -> Iterator[Shown]:
