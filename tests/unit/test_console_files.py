@@ -59,3 +59,14 @@ def test_nothing_is_marked_as_safe_markup_in_a_template() -> None:
 def test_every_template_can_be_read() -> None:
     for path in (FOLDER / "templates").iterdir():
         environment().get_template(path.name)
+
+
+def test_no_template_imports_macros_with_its_context() -> None:
+    """A module that is imported so is made anew for each page: slower, and it stays in memory."""
+    importing = [
+        path.name
+        for path in (FOLDER / "templates").iterdir()
+        if re.search(r"\bwith\s+context\b", path.read_text(encoding="utf-8"))
+    ]
+
+    assert importing == []
