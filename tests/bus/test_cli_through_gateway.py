@@ -278,6 +278,27 @@ def test_an_editor_changes_a_nodepool_and_sees_what_becomes_of_it(
         assert editor("get", "np").err == "No resources found\n"
 
 
+def test_users_see_who_belongs_to_their_organisation(
+    installation: Installation, user: User
+) -> None:
+    with installation.gateway():
+        # when users of two organisations ask, then each sees those of the own one
+        shown = user("vera", ORG)("users")
+        assert (shown.code, shown.err) == (0, "")
+        assert [line.split() for line in shown.out.splitlines()] == [
+            ["USER", "ROLE", "CLUSTER"],
+            ["edith", "editor", "<none>"],
+            ["olga", "owner", "<none>"],
+            ["vera", "viewer", "<none>"],
+        ]
+        other = user("ulrich", OTHER)("users", "-o", "csv", "--no-headers")
+        assert other.out == "ulrich,owner,\n"
+
+        # and an operator is told where all users are
+        operator = user(OPERATOR)("users")
+        assert (operator.code, "nodepool auth list" in operator.err) == (1, True)
+
+
 def test_a_watch_goes_on_while_the_gateway_is_replaced(
     installation: Installation, cluster: None, user: User, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ async def test_users_see_who_belongs_to_their_organisation_and_nobody_else(tmp_p
         assert 'viewer <span class="tag">you</span>' in page
         assert OLAF not in page
         assert "An operator of the platform adds users" in page
+        assert "<code>nodepool users</code>" in page
         stranger = await world.browser("owner", OTHER_ORG)
         page = await read_until(stranger, "/organisation", f"{OLAF}</th><td>viewer")
         assert ANNA not in page

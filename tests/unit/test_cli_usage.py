@@ -23,6 +23,7 @@ NEED_NO_WORDS = (
     "events",
     "up",
     "usage",
+    "users",
     "version",
 )
 """The commands that may stand alone."""

@@ -21,6 +21,7 @@ async def show_organisation(visit: Visit) -> Page:
         "allowed": sorted(each.__name__ for each, roles in SENDERS.items() if role in roles),
         "users": await account.roster.users() if visit.shown is None else None,
         "fault": account.roster.fault,
+        "roster_shell": commands.nodepool("users"),
         "shells": visit.of_moment(commands.nodepool("get", "quotas")),
     }
     return Page("organisation.html", "Organisation", "organisation", values)
