@@ -9,7 +9,7 @@ import pytest
 from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, list_create_commands, read_form
-from console.view.model import Fleet, Happening, Place, Pool, build_pool
+from console.view.model import Fleet, Happening, Place, Pool, build_pool, without_reason
 from console.view.node import build_node_page
 from console.view.nodes import (
     build_grid,
@@ -741,6 +741,13 @@ def test_a_message_about_a_node_and_its_nodepool_is_one_line() -> None:
 
     assert [line.objects for line in shown.lines] == [(("Node", "g1"), ("NodePool", "train"))]
     assert (shown.known, shown.cut.count) == (1, 1)
+
+
+def test_a_message_does_not_repeat_the_reason_that_stands_beside_it() -> None:
+    reason, message = "Preemption pending", "Node a is cordoned"
+
+    assert without_reason(f"Reason: {reason}. {message}", reason) == message
+    assert without_reason(message, reason) == message
 
 
 def test_the_room_of_a_quota_for_a_nodepool_counts_what_others_use() -> None:

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Final
 
 from console.host.mirror import Mirror
-from console.view.model import Happening
+from console.view.model import Happening, without_reason
 from nodepool.client import Client
 from nodepool.client.asking import Asker
 from nodepool.client.event_pages import read_events
@@ -61,6 +61,6 @@ def happening_of(cluster: str, event: ObjectEvent) -> Happening:
         event.reason,
         event.kind,
         event.name,
-        event.message,
+        without_reason(event.message, event.reason),
         event.actor or "-",
     )

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from console.host.mirror import Mirror
-from console.view.model import Happening, Place
+from console.view.model import Happening, Place, without_reason
 from console.view.preemptions import PAST, Past
 from nodepool.client import ClientError
 from nodepool.client.asking import Reply
@@ -244,7 +244,7 @@ def read_happening(cluster: str, item: object) -> Happening:
         text(item, "reason"),
         text(item, "kind"),
         text(item, "name"),
-        text(item, "message"),
+        without_reason(text(item, "message"), text(item, "reason")),
         text(item, "actor") or "-",
     )
 

@@ -104,6 +104,11 @@ class Happening:
         return Place(self.cluster, self.name)
 
 
+def without_reason(message: str, reason: str) -> str:
+    """Return the message of an event without its reason, which pages show beside it."""
+    return message.removeprefix(f"Reason: {reason}. ")
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """All objects of an organisation, at one moment.
