@@ -573,7 +573,8 @@ def test_a_node_says_in_a_sentence_what_is_so_and_since_when(
     [
         ("'nodepool drain a --force' ends it.", 1, ("", " ends it.")),
         ("End the Slurm job, then 'nodepool drain a'.", 1, ("End the Slurm job, then ", ".")),
-        ("Scale train to 5.", 1, ("Scale train to 5.", "")),
+        ("Scale train to 64, which fits.", 1, ("", ", which fits.")),
+        ("Raise the quota to 70.", 1, ("Raise the quota to 70.", "")),
         ("'nodepool uncordon a b' opens them.", 2, ("'nodepool uncordon a b' opens them.", "")),
     ],
 )

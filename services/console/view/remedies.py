@@ -11,7 +11,8 @@ from console.view.standing import sentence
 from nodepool.contract.documents import field, items, text
 from nodepool.contract.keys import split_peer_name
 
-_COMMAND: Final = re.compile(r"'nodepool [^']*'")
+_COMMAND: Final = re.compile(r"'nodepool [^']*'|^Scale \S+ (?:down )?to [0-9]+")
+"""The part of an instruction that says what a form does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Remedy:
 
     @property
     def around(self) -> tuple[str, str]:
-        """The text before and after its links, of which a single one stands for the command."""
+        """The text before and after its links, of which a single one stands for a command."""
         found = _COMMAND.search(self.text)
         if found is None or len(self.links) != 1:
             return self.text, ""

@@ -8,7 +8,7 @@ from typing import Final
 from console.view.model import Deadline, Happening, Member, Place, Pool
 from console.view.node import waits_for_pods
 from console.view.words import Look
-from nodepool.contract.documents import field, items, text
+from nodepool.contract.documents import items, text
 
 PAST_MAX: Final = 25
 """The most entries of the past."""
@@ -112,9 +112,7 @@ def _open(pool: Pool) -> Iterator[Entry]:
         yield Entry(None, "out", f"{more} more {'waits' if more == 1 else 'wait'} for Pods")
     for cause in items(pool.explanation, "causes"):
         if look := OPEN.get(text(cause, "cause")):
-            helps = field(cause, "helps")
-            first = str(helps[0]) if isinstance(helps, list) and helps else ""
-            yield Entry(None, look, text(cause, "title"), first)
+            yield Entry(None, look, text(cause, "title"))
 
 
 def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
