@@ -784,3 +784,28 @@ def given_a_rack_with_repaired_machines(
 
 
 NO_WORK = f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable"
+
+
+@pytest.mark.parametrize("fault", ["hang", "kubelet"])
+@pytest.mark.parametrize("is_evicted", [False, True])
+def test_a_node_that_falls_silent_in_its_first_verification_is_deleted_at_its_time(
+    world: WorldHarness, fault: str, is_evicted: bool
+) -> None:
+    # given a Node that is being verified, and was never rebooted
+    world.given_cluster()
+    world.given_quota(2)
+    world.given_machines(2, verifySeconds=600)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": not is_evicted})
+    world.pass_time(minutes=1)
+
+    # when its machine does not answer any more
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=3)
+
+    # then no reboot is said to follow, and the Node is deleted at the time that is said
+    (advice,) = helps(world)[-1]
+    assert advice.startswith("wait: n1 does not answer; a machine that does not answer is treated")
+    assert "at 20" in advice
+    check_advice(world.world, Random(0), most=9)
+    world.pass_time(minutes=130)
+    assert world.nodes("train") == ["n2"]

@@ -80,8 +80,11 @@ class NodeFacts:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether its machine does not answer, so that nothing can be ended there."""
-        return NOT_READY in self.problems and self.phase not in RESTARTING
+        """Return whether its machine does not answer, so that nothing can be ended there.
+
+        A machine that reboots is not to answer.
+        """
+        return NOT_READY in self.problems and self.phase != "rebooting"
 
     @property
     def is_excused(self) -> bool:

@@ -86,7 +86,7 @@ def find_unhealthy(facts: Facts) -> list[NodeFacts]:
 def health_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield what cures or replaces the first of the unhealthy Nodes that stay."""
     nodes = find_unhealthy(facts)
-    waiting = [node for node in nodes if node.phase not in RESTARTING]
+    waiting = [node for node in nodes if node.is_silent or node.phase not in RESTARTING]
     node = min(waiting, key=lambda node: node.is_silent, default=None)
     if node is None:
         yield _await_reboot(facts, nodes)
