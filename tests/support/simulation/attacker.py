@@ -123,8 +123,10 @@ class Attacker:
 
     def _flood(self) -> None:
         """Many commands at once that are refused one by one."""
+        heard = {name for service in self.world.services for name in service.inputs}
+        names = sorted(heard & commands.COMMANDS)
         for _ in range(FLOOD):
-            name = self.random.choice(sorted(commands.COMMANDS))
+            name = self.random.choice(names)
             self._send(f"np.cmd.{'.'.join(OWN)}.{name}", b'{"targetNodes": -1}')
 
     def _send(self, subject: str, content: bytes, id: str = "") -> None:
