@@ -412,6 +412,30 @@ def test_the_archiver_shows_its_own_key_and_trims_the_log_into_a_volume(tmp_path
     assert mount["mountPath"] == env["NODEPOOL_ARCHIVE"]
 
 
+# The component with the service for real machines.
+
+
+def test_the_service_for_real_machines_has_its_key_its_inventory_and_its_credentials(
+    tmp_path: Path,
+) -> None:
+    whole = rendered(overlay(tmp_path / "overlay", "metal"))
+
+    metal, quota = (whole.named("Deployment", f"nodepool-{name}") for name in ("metal", "quota"))
+    made, (env,) = container(metal), env_of(metal)
+    assert (metal["spec"]["replicas"], made["args"]) == (2, ["-m", "metal"])
+    assert keys_of(metal) == [key_secret("metal")]
+    assert made["image"].startswith("nodepool-metal:")
+    assert made["envFrom"] == container(quota)["envFrom"]
+    mounted = {each["name"]: each["mountPath"] for each in made["volumeMounts"]}
+    assert env == {
+        "name": "NODEPOOL_INVENTORY",
+        "value": f"{mounted['inventory']}/inventory.yaml",
+    }
+    assert {each["name"] for each in pod(metal)["volumes"]} == {*mounted}
+    policy = whole.named("NetworkPolicy", "controllers-metal")
+    assert [*selected(whole, policy["spec"]["podSelector"])] == ["nodepool-metal"]
+
+
 def env_of(workload: Document) -> Sequence[Mapping[str, str]]:
     """What its container has in its environment of its own."""
     found: Sequence[Mapping[str, str]] = container(workload)["env"]

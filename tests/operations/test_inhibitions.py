@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodepool.contract.metrics import SERVICE_LABEL
-from nodepool.contract.services import SERVICES, SHARED
+from nodepool.contract.services import OPTIONAL, SERVICES, SHARED
 from nodepool.local.monitoring import write_prometheus_config
 from operations.test_alerts import ALERTS, TRIED
 from support.alertmanager import Inhibition, Labels, alertmanager, inhibitions, route_of
@@ -145,7 +145,7 @@ def test_prometheus_of_the_containers_names_the_service_of_each_target() -> None
     assert job["relabel_configs"] == [
         {"source_labels": ["__meta_dns_name"], "target_label": "service"}
     ]
-    assert job["dns_sd_configs"][0]["names"] == [*SHARED, "gateway", "archiver"]
+    assert job["dns_sd_configs"][0]["names"] == [*SHARED, "gateway", "archiver", *OPTIONAL]
 
 
 def test_the_operator_of_prometheus_names_the_service_of_each_target() -> None:

@@ -20,7 +20,7 @@ from manifests.files import service_manifest, texts
 from nodepool.auth.accounts import OPERATOR
 from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.services import EDGES, EVERY, PROCESSES, SERVICES, SHARED
+from nodepool.contract.services import EDGES, EVERY, OPTIONAL, PROCESSES, SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local.binary import find_server
@@ -163,7 +163,9 @@ def test_no_manifest_is_left_of_a_service_that_is_gone() -> None:
 
 
 def test_compose_runs_the_services_and_no_other_program(compose: Mapping[str, Any]) -> None:
-    assert set(compose["services"]) == {*SERVERS, *ONCE, *WATCHING, *SHARED, GATEWAY, ARCHIVER}
+    programs = (*SHARED, GATEWAY, ARCHIVER, *OPTIONAL)
+
+    assert set(compose["services"]) == {*SERVERS, *ONCE, *WATCHING, *programs}
 
 
 @pytest.mark.parametrize("count", PROCESSES)
@@ -189,6 +191,21 @@ def test_one_machine_runs_every_service_once_with_a_log_and_a_key_of_its_own(
         assert [each.access for each in own] == [auth.access(name) for name in group]
         assert given.metrics_port == port
         assert program.arguments[-len(group) :] == group
+
+
+def test_one_machine_gives_the_inventory_to_the_service_of_it_alone(
+    tmp_path: Path,
+) -> None:
+    server = NatsServer(tmp_path, 4222, Path("unused"))
+    server.auth.init()
+    own = {"metal": {"NODEPOOL_INVENTORY": "rack.yaml"}}
+
+    programs = plan_programs([("quota",), ("metal",)], server, Path("logs"), (1, 2, 3), own=own)
+
+    quota, metal, _ = programs
+    assert metal.arguments == ("metal",)
+    assert metal.environment["NODEPOOL_INVENTORY"] == "rack.yaml"
+    assert "NODEPOOL_INVENTORY" not in quota.environment
 
 
 def test_the_services_on_kubernetes_know_how_much_a_server_may_store() -> None:
@@ -245,9 +262,15 @@ def test_only_one_container_may_write_identities(compose: Mapping[str, Any]) -> 
     assert mounted == {("auth", "auth:/auth"), ("auth", "keys:/auth/keys")}
 
 
+def test_no_service_that_a_cell_needs_only_for_something_runs_without_its_profile(
+    compose: Mapping[str, Any],
+) -> None:
+    assert [compose["services"][name]["profiles"] for name in OPTIONAL] == [[*OPTIONAL]]
+
+
 def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> None:
     # given the programs of the image that connect
-    connecting = (*SHARED, GATEWAY, ARCHIVER, "provision", DEMO)
+    connecting = (*SHARED, GATEWAY, ARCHIVER, *OPTIONAL, "provision", DEMO)
 
     # then the demo is the operator, and the key of every other has the name of the program; that of
     # the archiver is written out, since the command line works in its container too
@@ -272,7 +295,7 @@ def test_identities_come_first_then_servers_streams_and_programs(
     done = "service_completed_successfully"
     assert [awaited(name) for name in SERVERS] == [{"auth": done}] * 3
     assert awaited("provision") == {"nats": "service_healthy"}
-    names = (*SHARED, GATEWAY, ARCHIVER, DEMO)
+    names = (*SHARED, GATEWAY, ARCHIVER, *OPTIONAL, DEMO)
     assert [awaited(name) for name in names] == [{"provision": done}] * len(names)
 
 
@@ -421,7 +444,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
     dockerfile = read("deploy", "Dockerfile")
 
     assert 'CMD ["python", "-m", "nodepool.host.check"]' in dockerfile
-    for name in (*SHARED, GATEWAY, ARCHIVER):
+    for name in (*SHARED, GATEWAY, ARCHIVER, *OPTIONAL):
         port = environment(compose, name)["NODEPOOL_METRICS_PORT"]
 
         assert compose["services"][name]["expose"] == [port]
@@ -429,7 +452,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
 
 
 def test_each_service_runs_twice(compose: Mapping[str, Any]) -> None:
-    names = (*SHARED, GATEWAY)
+    names = (*SHARED, GATEWAY, *OPTIONAL)
     replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in names}
 
     assert replicas == dict.fromkeys(names, 2)
@@ -451,7 +474,7 @@ CONFINED = {
 LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *ONCE, *SHARED, GATEWAY, ARCHIVER])
+@pytest.mark.parametrize("name", [*SERVERS, *ONCE, *SHARED, GATEWAY, ARCHIVER, *OPTIONAL])
 def test_a_container_has_no_rights_that_it_does_not_use(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -461,7 +484,7 @@ def test_a_container_has_no_rights_that_it_does_not_use(
     assert not {"cap_add", "privileged", "user"} & container.keys()
 
 
-@pytest.mark.parametrize("name", [*SERVERS, *SHARED, GATEWAY, ARCHIVER])
+@pytest.mark.parametrize("name", [*SERVERS, *SHARED, GATEWAY, ARCHIVER, *OPTIONAL])
 def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -480,6 +503,7 @@ def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
         "nats": "nodepool-bus",
         DEMO: "nodepool",
         ARCHIVER: "nodepool-archiver",
+        "metal": "nodepool-metal",
     }
     assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
     assert {containers[name]["image"] for name in (*SHARED, GATEWAY)} == {built[DEMO]}

@@ -139,15 +139,15 @@ OTHERS = frozenset(
     | {f"GATEWAY_{name}" for name in ("BYTES_PER_HOUR", "WATCHES")}
     | {f"GATEWAY_{name}_PER_SECOND" for name in ("MESSAGES", "QUERIES")}
     | {f"GATEWAY_{name}_BURST" for name in ("MESSAGES", "QUERIES")}
-    | {"ARCHIVE", "ARCHIVE_SEGMENT_BYTES"}
+    | {"ARCHIVE", "ARCHIVE_SEGMENT_BYTES", "INVENTORY"}
     | {f"ARCHIVE_{name}_SECONDS" for name in ("SEGMENT", "QUIET", "PATIENCE")}
     | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
     | {"TRIM", "TRIM_KEEP_SECONDS", "TRIM_KEEP_BYTES", "TRIM_DELAY_SECONDS"}
     | {f"CONSOLE_{name}" for name in _OF_THE_CONSOLE}
 )
 """Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the
-gateway, the archiver and the console, which other services ignore; and the variable that `nodepool
-run` sets for its program."""
+gateway, the archiver, the driver of `metal` and the console, which other services ignore; and the
+variable that `nodepool run` sets for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:

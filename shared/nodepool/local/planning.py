@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from nodepool.auth.accounts import ARCHIVER, GATEWAY
-from nodepool.local.pages import CONSOLE, PORT, console_settings
+from nodepool.local.pages import CONSOLE
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 
-ALONE = ((ARCHIVER,), (CONSOLE,))
-"""The groups that are programs, not services."""
+METAL: Final = "metal"
+"""The service for real machines."""
+ALONE = ((ARCHIVER,), (CONSOLE,), (METAL,))
+"""The groups that are programs of their own: no other service shares their process."""
 
 
 def plan_programs(
@@ -21,7 +24,7 @@ def plan_programs(
     limit: int = 0,
     *,
     archive: str = "",
-    pages: int = PORT,
+    own: Mapping[str, Mapping[str, str]] = {},
 ) -> Sequence[Program]:
     """Return the processes to run, each with the services of a group and one of the ports.
 
@@ -29,10 +32,9 @@ def plan_programs(
 
     limit: how many bytes the server may store; 0 if not known.
     archive: where the archiver, if a group has it, archives the log.
-    pages: the port of the console, if a group has it.
+    own: further settings of a group, by the name of its first program.
     """
     shared = _share_settings(server, logs, limit, archive)
-    own = {CONSOLE: console_settings(server.data_dir, server.auth, pages)}
     commands = [group if group in ALONE else ("nodepool.host", *group) for group in groups]
     return [
         Program(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -23,8 +23,15 @@ from nodepool.local.errors import ServerError, UpError
 from nodepool.local.identities import has_members, linked_operator, make_streams
 from nodepool.local.listening import LOCAL_NAMES
 from nodepool.local.monitoring import OPEN, write_prometheus_config
-from nodepool.local.pages import CONSOLE, PORT, describe_console, ensure_person, links_folder
-from nodepool.local.planning import plan_programs
+from nodepool.local.pages import (
+    CONSOLE,
+    PORT,
+    console_settings,
+    describe_console,
+    ensure_person,
+    links_folder,
+)
+from nodepool.local.planning import METAL, plan_programs
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
@@ -53,6 +60,7 @@ class Options:
     listen: the address on which the nats-server listens.
     protection: who may read the metrics of the services.
     archive: where to archive the log; empty for nowhere.
+    inventory: the inventory of real machines; None for no service for them.
     console: whether to serve the console; its first user is added if the organisation has none.
     """
 
@@ -68,6 +76,7 @@ class Options:
     listen: str = HOST
     protection: Protection = OPEN
     archive: str = ""
+    inventory: Path | None = None
     console: bool = False
 
 
@@ -84,6 +93,7 @@ def run(options: Options) -> int:
     try:
         groups = PROCESSES[options.processes]
         groups = (*groups, (ARCHIVER,)) if options.archive else groups
+        groups = (*groups, (METAL,)) if options.inventory is not None else groups
         if options.console:
             groups = (*groups, (CONSOLE,))
             ensure_person(server.data_dir, server.auth, options.org)
@@ -97,17 +107,31 @@ def run(options: Options) -> int:
         ):
             limit = storage_limit(server.data_dir)
             programs = plan_programs(
-                groups, server, logs, ports, limit, archive=options.archive, pages=pages[0]
+                groups,
+                server,
+                logs,
+                ports,
+                limit,
+                archive=options.archive,
+                own=_own_settings(options, server, pages[0]),
             )
             return asyncio.run(_run_services(options, server, programs))
     finally:
         server.stop()
 
 
+def _own_settings(options: Options, server: NatsServer, page: int) -> dict[str, Mapping[str, str]]:
+    """Return the settings that only one program has, by its name."""
+    found = {CONSOLE: console_settings(server.data_dir, server.auth, page)}
+    if options.inventory is not None:
+        found[METAL] = {"NODEPOOL_INVENTORY": str(options.inventory.absolute())}
+    return found
+
+
 def _log_folder(data_dir: Path, groups: Sequence[Sequence[str]]) -> Path:
     """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
-    names = [f"{name}.log" for name in (*SERVICES, GATEWAY, ARCHIVER)]
+    names = [f"{name}.log" for name in (*SERVICES, GATEWAY, ARCHIVER, METAL)]
     names += [f"{first}.err" for first, *_ in (*groups, (GATEWAY,))]
     try:
         logs.mkdir(parents=True, exist_ok=True)

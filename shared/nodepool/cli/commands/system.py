@@ -121,6 +121,14 @@ def _check_console(context: click.Context, option: click.Parameter, is_on: bool)
     help="Archive the log there as well: in a folder, or in a bucket such as s3://bucket/folder.",
 )
 @click.option(
+    "--inventory",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    envvar="NODEPOOL_INVENTORY",
+    show_envvar=True,
+    metavar="FILE",
+    help="The inventory of real machines: run the service for them as well.",
+)
+@click.option(
     "--console",
     is_flag=True,
     callback=_check_console,
@@ -155,6 +163,7 @@ def up(
         listen=listen,
         protection=_read_services().protection,
         archive=_store(beside["archive"]),
+        inventory=beside["inventory"],
         console=beside["console"],
     )
     try:
