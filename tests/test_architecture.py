@@ -92,6 +92,8 @@ LISTS_MESSAGES = "it lists each message that the service knows, and does nothing
 OVERSIZED: dict[str, str] = {
     "aggregator.objects": "the objects of the read model, side by side",
     "aggregator.changes.evolve": LISTS_MESSAGES,
+    "aggregator.figures.state._fold": LISTS_MESSAGES,
+    "aggregator.projection.list_touched": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
     "capacity.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
@@ -165,11 +167,7 @@ FOR_PEOPLE = {
     **dict.fromkeys(
         (
             "MachineCheckRequested",
-            "MachineConditionChanged",
-            "MachineMaintenanceChanged",
             "MachinePowerWished",
-            "PowerOverdue",
-            "PowerRequested",
         ),
         "folded by the metal service that says it; its driver follows it",
     ),

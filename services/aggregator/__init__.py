@@ -47,6 +47,17 @@ MachineReported = (
     | on.MachineReturned
 )
 """A machine has changed that is not a Node, or may not be a Node."""
+RealMachineSeen = (
+    on.MachineDeclared
+    | on.MachineUndeclared
+    | on.ControllerReported
+    | on.PowerRequested
+    | on.PowerAnswered
+    | on.PowerOverdue
+    | on.MachineMaintenanceChanged
+    | on.MachineConditionChanged
+)
+"""What is said of real machines alone."""
 
 Hears = (
     on.NodePoolValidated
@@ -67,6 +78,7 @@ Hears = (
     | NodeLeft
     | on.CWNodePoolNodesRemoved
     | MachineReported
+    | RealMachineSeen
     | on.CapacityReclaimed
     | on.ClusterRegistered
 )

@@ -11,6 +11,7 @@ from aggregator.machines import (
     capacity_reclaimed,
     count_giving_way,
     machine_reported,
+    real_machine_seen,
     with_inventory,
 )
 from aggregator.objects import ClusterObject, NodeObject, NodePoolObject
@@ -19,7 +20,7 @@ from aggregator.read_model import ReadModel
 from aggregator.templates import add_template, drop_templates, move_node
 from nodepool.contract import events as on
 from nodepool.contract.keys import NodeKey, PoolKey, cluster_key, ledger_key
-from nodepool.contract.messages import OfMachine, OfPool
+from nodepool.contract.messages import OfMachine, OfPool, OfRealMachine
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 from nodepool.state.values import replace
@@ -54,6 +55,8 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             return _node_joined(model, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _node_left(model, message, context)
+        case OfRealMachine():
+            return real_machine_seen(model, message, context)
         case OfMachine():
             return machine_reported(model, message, context)
         case on.CapacityReclaimed():

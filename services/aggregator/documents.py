@@ -6,7 +6,7 @@ https://docs.coreweave.com/products/cks/nodes/nodepool-status describes the stat
 from collections.abc import Iterator
 from datetime import datetime
 
-from aggregator.machines import state_of
+from aggregator.machine_documents import machine_document
 from aggregator.objects import (
     AnyObject,
     CapacityObject,
@@ -18,7 +18,7 @@ from aggregator.objects import (
 )
 from aggregator.resources import resources
 from aggregator.status import Document, render_status
-from nodepool.contract.keys import CONTROL_PLANE, PoolKey, pool_path
+from nodepool.contract.keys import CONTROL_PLANE, pool_path
 from nodepool.contract.model import (
     API_VERSION,
     FINALIZER,
@@ -28,7 +28,6 @@ from nodepool.contract.model import (
     spec_document,
 )
 from nodepool.contract.moments import rfc3339
-from nodepool.placement.machines import TRIAGE
 
 
 def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
@@ -51,7 +50,7 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
         case CapacityObject():
             return _capacity(item)
         case MachineObject():
-            return _machine(item)
+            return machine_document(item)
         case ClusterObject():
             return {
                 "apiVersion": API_VERSION,
@@ -258,35 +257,4 @@ def _capacity(item: CapacityObject) -> Document:
         **({"givingWay": item.giving_way} if item.giving_way else {}),
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         "resourceVersion": str(item.version),
-    }
-
-
-def _machine(item: MachineObject) -> Document:
-    machine = item.machine
-    shown: dict[str, object] = {"state": state_of(machine).capitalize()}
-    if machine.holder == TRIAGE:
-        shown["state"] = item.status.state.value.capitalize()
-    if shown["state"] == "Assigned":
-        org, cluster, pool = pool_path(PoolKey(machine.holder))
-        shown |= {"org": org, "cluster": cluster, "nodePool": pool, "node": machine.name}
-    if item.status.cause:
-        shown["cause"] = item.status.cause
-    faults = item.status.faults
-    if faults is not None:
-        shown["fault"] = faults.failing or faults.fault
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Machine",
-        "metadata": {
-            "name": machine.name,
-            "resourceVersion": str(item.version),
-            "creationTimestamp": rfc3339(item.status.added),
-            "labels": {
-                "node.kubernetes.io/instance-type": machine.instance_type,
-                "topology.kubernetes.io/zone": machine.zone,
-                **machine.labels,
-            },
-        },
-        "spec": {"instanceType": machine.instance_type, "zone": machine.zone},
-        "status": shown,
     }

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from aggregator import MachineReported
+from aggregator import MachineReported, RealMachineSeen
 from aggregator.objects import CapacityObject, Faults, MachineStatus, NodeObject
 from aggregator.read_model import ReadModel
+from aggregator.real_machines import fold_real_machine, note_move
 from nodepool.contract import events as on
 from nodepool.contract.commands import WipeFault
 from nodepool.contract.health import NodeFault
@@ -14,6 +15,7 @@ from nodepool.contract.keys import offering_key
 from nodepool.contract.node_states import MachineState as Outside
 from nodepool.placement.machines import RECLAIMED, TRIAGE, ZAP, Inventory, Machine
 from nodepool.service import Context
+from nodepool.state.maps import put
 from nodepool.state.values import replace
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
@@ -39,6 +41,10 @@ MachineEvent = (
 
 def machine_reported(model: ReadModel, event: MachineReported, context: Context) -> ReadModel:
     """Return the read model after a change of a machine that is no Node, or may be no Node."""
+    real = model.real.get(event.machine_key)
+    if real is not None and isinstance(event, on.MachineWiped | on.MachineStateChanged):
+        real = note_move(real, event, context)
+        model = replace(model, real=model.real.set(event.machine_key, real))
     if not isinstance(event, on.MachineBroken | on.MachineStateChanged):
         return with_inventory(model, event, model.inventory.fold_change(event), context)
     before = model.machines.get(event.machine_key)
@@ -58,6 +64,19 @@ def machine_reported(model: ReadModel, event: MachineReported, context: Context)
         faults = _faults_of_broken(before.faults, event, joined=joined)
         after = replace(before, faults=faults, version=context.position)
     return replace(model, machines=model.machines.set(event.machine_key, after))
+
+
+def real_machine_seen(model: ReadModel, event: RealMachineSeen, context: Context) -> ReadModel:
+    """Return the read model after what is said of a real machine alone.
+
+    One that the inventory does not have any more, and that was never added, is gone.
+    """
+    key = event.machine_key
+    before = model.real.get(key)
+    after = fold_real_machine(before, event, context)
+    if after is not None and after.declared is None and key not in model.machines:
+        after = None
+    return model if after is before else replace(model, real=put(model.real, key, after))
 
 
 def with_inventory(

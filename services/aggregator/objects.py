@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
+from aggregator.real_machines import RealMachine
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
 from nodepool.contract.events import SpecFault
@@ -384,15 +385,19 @@ class MachineStatus:
 
 @dataclass(frozen=True, slots=True)
 class MachineObject:
-    """A machine, free, assigned, in triage, reclaimed or being wiped, with its status."""
+    """A machine, free, assigned, in triage, reclaimed or being wiped, with its status.
+
+    real: what else is known of it if it is real; None for a simulated machine.
+    """
 
     machine: Machine
     status: MachineStatus
+    real: RealMachine | None = None
 
     @property
     def version(self) -> int:
         """The position of the last change of the machine."""
-        return self.status.version
+        return max(self.status.version, self.real.version if self.real is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)

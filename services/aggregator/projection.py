@@ -7,8 +7,9 @@ from immutables import Map
 
 from aggregator import Hears
 from aggregator.documents import document
-from aggregator.objects import AnyObject, MachineObject, NodeObject, NodePoolObject
+from aggregator.objects import AnyObject, MachineObject, MachineStatus, NodeObject, NodePoolObject
 from aggregator.read_model import ReadModel
+from aggregator.real_machines import ONBOARD
 from aggregator.status import Document
 from nodepool.contract import events as on
 from nodepool.contract.keys import (
@@ -22,13 +23,14 @@ from nodepool.contract.keys import (
     ledger_key,
     offering_key,
 )
-from nodepool.contract.messages import OfMachine, OfNode, OfPool
+from nodepool.contract.messages import OfMachine, OfNode, OfPool, OfRealMachine
 from nodepool.contract.model import NodePhase
 from nodepool.contract.observations import ConditionSeen
+from nodepool.placement.machines import Machine
 from nodepool.service import Object
 from nodepool.state.values import replace
 
-RENDERING: Final = "11"
+RENDERING: Final = "12"
 """The version of the documents; raise it when a release renders the same state differently."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
@@ -65,6 +67,8 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield from _machine(model, message.machine_key)
         case on.CWNodeRegistered() | on.NodeReservationChanged():
             yield from _stay(message)
+        case OfRealMachine():
+            yield MACHINES, message.machine_key
         case OfMachine():
             yield from _machine(model, message.machine_key)
         case on.CapacityReclaimed():
@@ -160,8 +164,14 @@ def _node_object(model: ReadModel, node: NodeObject | None) -> NodeObject | None
 
 
 def _machine_object(model: ReadModel, key: MachineKey) -> MachineObject | None:
-    status = model.machines.get(key)
-    return MachineObject(model.inventory.machines[key], status) if status is not None else None
+    """Return a machine; one that is declared and was never added is not in production yet."""
+    status, real = model.machines.get(key), model.real.get(key)
+    if status is not None:
+        return MachineObject(model.inventory.machines[key], status, real)
+    if real is None or real.declared is None:
+        return None
+    waiting = Machine(real.zone, real.name, real.instance_type, real.labels, ONBOARD)
+    return MachineObject(waiting, MachineStatus(real.version, real.declared), real)
 
 
 def keys(model: ReadModel, bucket: str) -> Iterable[str]:
@@ -176,7 +186,8 @@ def keys(model: ReadModel, bucket: str) -> Iterable[str]:
         case "capacity":
             return model.capacity
         case "machines":
-            return model.machines
+            waiting = [key for key in model.real if key not in model.machines]
+            return [*model.machines, *waiting] if waiting else model.machines
         case "clusters":
             return model.clusters
     raise ValueError(f"the aggregator fills no bucket {bucket}")

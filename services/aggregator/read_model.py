@@ -12,6 +12,7 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
+from aggregator.real_machines import RealMachine
 from aggregator.templates import Templates
 from nodepool.contract.events import NodeConditionChanged
 from nodepool.contract.keys import (
@@ -38,6 +39,7 @@ class ReadModel:
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
     inventory: every machine, as `capacity` counts it.
     machines: the rest of the status of every machine.
+    real: what else is known of each real machine that is declared, or was added.
     busy: the Nodes of each NodePool that boot, that are active, or that will leave.
     templates: the large templates of the Nodes of each NodePool.
     """
@@ -49,6 +51,7 @@ class ReadModel:
     clusters: Map[ClusterKey, ClusterObject] = Map()
     inventory: Inventory = Inventory()
     machines: Map[MachineKey, MachineStatus] = Map()
+    real: Map[MachineKey, RealMachine] = Map()
     busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
     templates: Templates = Map()
 

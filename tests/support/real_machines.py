@@ -4,6 +4,7 @@ Each process has a replica of `metal` and sends only the requests that it has st
 process that ends takes along what it has not sent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeVar
@@ -26,6 +27,7 @@ from nodepool.contract.messages import Event, Message, wrap
 from nodepool.contract.real_machines import Power
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.world import Host, World
+from nodepool.service import AnyService
 from support.constants import H100, ZONE
 
 M = TypeVar("M", bound=Message)
@@ -67,9 +69,9 @@ class Server:
 class Provider(World):
     """The replicas of `metal`; `unsent` are the requests that each has stored and not yet sent."""
 
-    def __init__(self, replicas: int) -> None:
+    def __init__(self, replicas: int, others: Sequence[AnyService] = ()) -> None:
         self.unsent: dict[int, list[PowerRequested]] = {}
-        super().__init__([SERVICE], replicas)
+        super().__init__([SERVICE, *others], replicas)
 
     def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
         first = len(self.log.entries)
@@ -83,8 +85,8 @@ class Provider(World):
 class Site:
     """A few servers in one zone, their provider, and what the services say of them."""
 
-    def __init__(self, replicas: int = 1) -> None:
-        self.world = Provider(replicas)
+    def __init__(self, replicas: int = 1, others: Sequence[AnyService] = ()) -> None:
+        self.world = Provider(replicas, others)
         self.servers: dict[str, Server] = {}
 
     def declare(

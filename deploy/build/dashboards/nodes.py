@@ -25,6 +25,7 @@ from dashboards.queries import (
     quantile,
     with_offering,
 )
+from dashboards.real_machines import REAL_MACHINES
 from dashboards.shared import (
     CLUSTER,
     EVENTS,
@@ -304,5 +305,5 @@ NODES: Final = Page(
     description="How Nodes join, fail and leave, and whether preemptions keep to their timetable.",
     variables=(ORG, CLUSTER, ZONE, INSTANCE_TYPE),
     annotations=EVENTS,
-    sections=(GLANCE, HEALTH, PREEMPTION, COMING),
+    sections=(GLANCE, HEALTH, PREEMPTION, COMING, REAL_MACHINES),
 )

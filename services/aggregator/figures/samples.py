@@ -6,13 +6,15 @@ a limit that is not set, has no series. An object that exists has its counters b
 count.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from aggregator.figures.pools import DIRECTIONS
 from aggregator.figures.state import Figures
 from aggregator.objects import CapacityObject, NodePoolObject, QuotaObject
 from aggregator.read_model import ReadModel
+from aggregator.real_machines import ONBOARD
 from nodepool.contract import metrics
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import (
@@ -28,6 +30,7 @@ from nodepool.contract.keys import pool_path
 from nodepool.contract.metrics import Metric, Sample
 from nodepool.contract.model import ComputeClass, RemovalReason
 from nodepool.contract.node_failures import CORDON_CAUSES, PROBLEMS, NodeFailure
+from nodepool.contract.real_machines import MachineCondition
 from nodepool.state.tallies import Labels, Levels
 from nodepool.usage.uses import PREEMPTION, VERIFICATION
 
@@ -48,6 +51,9 @@ _LOST: Final = tuple(
     )
 )
 _TIMES: Final = tuple((each.value, way) for each in ComputeClass for way in DIRECTIONS)
+_PROBLEMS: Final = get_args(MachineCondition)
+_MAINTENANCE: Final = "Maintenance"
+_ENDS: Final = ("done", "refused", "unknown", "overdue")
 _OF_OFFERING: Final = {
     metrics.NODE_FAILURES: _FAILURES,
     metrics.NODE_JOIN: ((),),
@@ -68,6 +74,7 @@ def samples(model: ReadModel, figures: Figures) -> Iterator[Sample]:
     for offering in offerings:
         yield from _offering(offering)
     yield from _figures(figures, offerings)
+    yield from _real_machines(model, figures)
 
 
 def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
@@ -113,6 +120,28 @@ def _offering(item: CapacityObject) -> Iterator[Sample]:
             yield Sample(
                 metrics.MACHINES, (item.zone, item.instance_type, machine_state, ""), count
             )
+
+
+def _real_machines(model: ReadModel, figures: Figures) -> Iterator[Sample]:
+    """Yield what is wrong with real machines; a cell without any has no series.
+
+    A machine that is declared and was never added is out of service as `onboard`.
+    """
+    conditions: Counter[Labels] = Counter()
+    onboard: Counter[Labels] = Counter()
+    for key, real in model.real.items():
+        offering = real.zone, real.instance_type
+        conditions[*offering, _MAINTENANCE] += real.maintained is not None
+        for type_ in _PROBLEMS:
+            conditions[*offering, type_] += type_ in real.problems
+        if key not in model.machines:
+            onboard[*offering, ONBOARD, min(real.problems, default="")] += 1
+    for metric, counts in ((metrics.REAL_MACHINES, conditions), (metrics.MACHINES, onboard)):
+        for labels, count in sorted(counts.items()):
+            yield Sample(metric, labels, count)
+    zones = sorted({zone for zone, _, _ in conditions})
+    known = [(zone, outcome) for zone in zones for outcome in _ENDS]
+    yield from figures.power_requests.samples(metrics.POWER_REQUESTS, known)
 
 
 def _exists(item: CapacityObject) -> bool:

@@ -5,28 +5,24 @@ from typing import NamedTuple, assert_never
 
 from immutables import Map
 
-from aggregator import CordonChanged, Hears, MachineReported, NodeChanged, NodeLeft
-from aggregator.figures.failures import (
-    failure_at_the_end,
-    outage_cause,
-    problems_of,
-    triage_cause,
-)
+from aggregator import CordonChanged, Hears, MachineReported, NodeChanged, NodeLeft, RealMachineSeen
+from aggregator.figures.failures import failure_at_the_end, outage_cause, problems_of, triage_cause
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
 from aggregator.figures.pools import PoolFigures
 from aggregator.figures.usage import UsageFigures, find_use, labels_of
 from aggregator.read_model import ReadModel
+from aggregator.real_machines import end_of_request
 from nodepool.contract import events as on
 from nodepool.contract.health import cordon_cause
 from nodepool.contract.invariants import IMPOSSIBLE, Broken, Rule
 from nodepool.contract.keys import MachineKey, node_key
-from nodepool.contract.messages import OfMachine, OfNode, OfPool
+from nodepool.contract.messages import OfMachine, OfNode, OfPool, OfRealMachine
 from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
 from nodepool.contract.observations import ConditionSeen
 from nodepool.placement.machines import TRIAGE
 from nodepool.service import Context
-from nodepool.state.tallies import Labels, Levels, Violations
+from nodepool.state.tallies import Counters, Labels, Levels, Violations
 from nodepool.state.values import replace
 
 
@@ -41,6 +37,7 @@ class Figures:
     out_of_service: how many machines are out of service, by offering, state and cause: for each
         offering at most 9 states times 16 causes.
     violations: how often the rules that always hold were broken.
+    power_requests: how requests to real machines ended, by zone and outcome.
     """
 
     pools: PoolFigures = PoolFigures()
@@ -50,6 +47,7 @@ class Figures:
     triage: Map[MachineKey, Labels] = Map()
     out_of_service: Levels = Levels()
     violations: Violations = Violations()
+    power_requests: Counters = Counters()
 
     def count_violation(self, rule: Rule, context: Context) -> "Figures":
         """Return the figures with one more violation of a rule."""
@@ -95,6 +93,8 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
             return _node_joined(figures, step, message, context)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _node_left(figures, step, message, context)
+        case OfRealMachine():
+            return _real_machine_seen(figures, step, message)
         case OfMachine():
             return _machine_changed(figures, step, message, outage_cause(message))
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
@@ -117,6 +117,13 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
             return figures
         case _:
             assert_never(message)
+
+
+def _real_machine_seen(figures: Figures, step: Step, event: RealMachineSeen) -> Figures:
+    end = end_of_request(event) if event.machine_key in step.after.real else ""
+    if not end:
+        return figures
+    return replace(figures, power_requests=figures.power_requests.add(event.zone, end))
 
 
 def _use_changed(

@@ -204,6 +204,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("ZONE", _at("spec", "zone")),
         Column("INSTANCE TYPE", _at("spec", "instanceType")),
         Column("STATE", _at("status", "state")),
+        Column("POWER", _at("status", "power"), wide=True, rare=True),
         Column("NODEPOOL", _at("status", "nodePool")),
         Column("FAULT", _at("status", "fault")),
         Column("CAUSE", _at("status", "cause"), wide=True),

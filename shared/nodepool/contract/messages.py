@@ -151,6 +151,10 @@ class OfMachine(Message):
         return FLEET, self.zone, self.machine
 
 
+class OfRealMachine(OfMachine):
+    """A message about a real machine: what is declared of it, what was found, what is decided."""
+
+
 class ProviderEvent(Event, OfMachine):
     """An event about a machine; said by the provider of the zone of the machine, and no other.
 

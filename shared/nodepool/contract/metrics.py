@@ -168,6 +168,8 @@ QUOTA_USED_NODES = _gauge(
 MACHINES = _gauge(
     "machines", "Machines by what they are doing, and why.", *_OFFERING, "state", "cause"
 )
+REAL_MACHINES = _gauge("real_machines", "Real machines by condition.", *_OFFERING, "condition")
+POWER_REQUESTS = _counter("power_requests", "Power requests, by their end.", "zone", "outcome")
 
 # Nodes.
 
@@ -257,8 +259,7 @@ COMMITS = _counter("commits", "Commits by result.", "result")
 COMMIT_SECONDS = _histogram("commit", "How long the bus took to store a commit.", QUICK)
 RECONNECTS = _counter("reconnects", "Reconnects to the bus.")
 SESSION_RESTARTS = _counter(
-    "session_restarts",
-    "Times that this replica began a new session in the same process.",
+    "session_restarts", "Times that this replica began a new session in the same process."
 )
 
 # The log and the read model.

@@ -7,6 +7,9 @@ from pydantic import Field
 
 from nodepool.contract.grammar import TEXT_LIMIT
 
+PROVIDER: Final = "metal"
+"""The provider of real machines."""
+
 
 class Power(StrEnum):
     """The power state of a machine; UNKNOWN stands for anything that Redfish does not define."""

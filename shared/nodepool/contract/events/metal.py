@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from nodepool.contract.messages import Event, OfMachine
+from nodepool.contract.messages import Event, OfRealMachine
 from nodepool.contract.real_machines import (
     BootFrom,
     MachineCondition,
@@ -12,7 +12,7 @@ from nodepool.contract.real_machines import (
 )
 
 
-class PowerRequested(Event, OfMachine):
+class PowerRequested(Event, OfRealMachine):
     """The intention to change the power of a machine; the request follows it, at most once.
 
     number: counts the requests to this machine.
@@ -40,7 +40,7 @@ class PowerRequested(Event, OfMachine):
     reason: str
 
 
-class PowerOverdue(Event, OfMachine):
+class PowerOverdue(Event, OfRealMachine):
     """The effect of a request was not observed in time; what a new reading shows counts now."""
 
     speaker: ClassVar[str] = "metal"
@@ -48,7 +48,7 @@ class PowerOverdue(Event, OfMachine):
     number: Number
 
 
-class MachineCheckRequested(Event, OfMachine):
+class MachineCheckRequested(Event, OfRealMachine):
     """A complete reading is needed; any driver makes it. number: counts the checks."""
 
     speaker: ClassVar[str] = "metal"
@@ -58,7 +58,7 @@ class MachineCheckRequested(Event, OfMachine):
     within_s: float
 
 
-class MachinePowerWished(Event, OfMachine):
+class MachinePowerWished(Event, OfRealMachine):
     """An operator wants this power state of a machine out of service. wish: counts the wishes."""
 
     speaker: ClassVar[str] = "metal"
@@ -67,7 +67,7 @@ class MachinePowerWished(Event, OfMachine):
     wish: Number
 
 
-class MachineMaintenanceChanged(Event, OfMachine):
+class MachineMaintenanceChanged(Event, OfRealMachine):
     """People work on a machine from now on, so that nothing else touches it, or no longer."""
 
     speaker: ClassVar[str] = "metal"
@@ -76,7 +76,7 @@ class MachineMaintenanceChanged(Event, OfMachine):
     reason: str = ""
 
 
-class MachineConditionChanged(Event, OfMachine):
+class MachineConditionChanged(Event, OfRealMachine):
     """A problem of a machine began, ended, or says something else.
 
     status: whether there is the problem.

@@ -16,11 +16,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from nodepool.contract.health import NodeFault
-from nodepool.contract.messages import Event, OfMachine
+from nodepool.contract.messages import Event, OfRealMachine
 from nodepool.contract.real_machines import SENTENCES_MAX, Number, Power, Sentence
 
 
-class MachineDeclared(Event, OfMachine):
+class MachineDeclared(Event, OfRealMachine):
     """The inventory has this machine, from now on or with other content.
 
     instance_type, labels: its type and its topology labels.
@@ -37,13 +37,13 @@ class MachineDeclared(Event, OfMachine):
     digest: Annotated[str, Field(max_length=128)]
 
 
-class MachineUndeclared(Event, OfMachine):
+class MachineUndeclared(Event, OfRealMachine):
     """The inventory does not have this machine any more."""
 
     speaker: ClassVar[str] = "redfish"
 
 
-class ControllerReported(Event, OfMachine):
+class ControllerReported(Event, OfRealMachine):
     """A reading of the controller that differs from the last one.
 
     digest: that of the declaration with which it was read.
@@ -72,7 +72,7 @@ class ControllerReported(Event, OfMachine):
     faults: Mapping[NodeFault, Sentence] = {}
 
 
-class ControllerSilent(Event, OfMachine):
+class ControllerSilent(Event, OfRealMachine):
     """The controller has stopped to answer; its next reading ends the silence."""
 
     speaker: ClassVar[str] = "redfish"
@@ -80,7 +80,7 @@ class ControllerSilent(Event, OfMachine):
     cause: Sentence
 
 
-class PowerAnswered(Event, OfMachine):
+class PowerAnswered(Event, OfRealMachine):
     """What became of a power request, said by the process that has sent it.
 
     outcome: with `done` the controller has accepted it, and a later reading shows its effect. With
@@ -95,7 +95,7 @@ class PowerAnswered(Event, OfMachine):
     cause: Sentence = ""
 
 
-class WipeEnded(Event, OfMachine):
+class WipeEnded(Event, OfRealMachine):
     """The wipe that a machine has booted says how it ended. wipe: as in `PowerRequested`."""
 
     speaker: ClassVar[str] = "redfish"
