@@ -80,10 +80,7 @@ class NodeFacts:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether its machine does not answer, so that nothing can be ended there.
-
-        A machine that reboots is not to answer.
-        """
+        """Return whether its machine does not answer and does not reboot: nothing can end there."""
         return NOT_READY in self.problems and self.phase != "rebooting"
 
     @property
