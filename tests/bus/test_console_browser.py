@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Error, expect
+from playwright.async_api import Error, Page, expect
 
 from bus.accounts import CLUSTER
 from bus.browsers import LARGE, SMALL, in_browser, tab
@@ -14,6 +14,9 @@ from bus.harness import ROUNDS
 from bus.test_console import SCRIPT, apply
 from support.constants import A100, H100
 
+LOAD_BYTES_MAX = 150 * 1024
+SIZES = """["navigation", "resource"].flatMap(kind => performance.getEntriesByType(kind))
+.map(each => each.transferSize)"""
 SOON_S = 2.0
 """Within which time a change is on the screen, in seconds: a browser and all services share the
 machine with it."""
@@ -94,7 +97,7 @@ async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         for name, kind, target in (("alpha", H100, 1), ("beta", A100, 2), ("gamma", A100, 9)):
             await apply(world.operator, name, kind, target)
-        async with tab(world) as owner:
+        async with tab(world, permissions=["clipboard-write"]) as owner:
             page = owner.page
 
             # given the row that needs a person is the first one, as it stays while it is in use
@@ -137,12 +140,53 @@ async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
             await page.keyboard.press("Enter")
             await owner.is_at(f"/nodepools/{CLUSTER}/gamma")
 
+            # when the form to scale is filled in by keyboard, then that is done
+            await page.keyboard.press("s")
+            await owner.is_at(f"/nodepools/{CLUSTER}/gamma/scale")
+            await tab_to(page, "#target")
+            await page.keyboard.press("Control+A")
+            await page.keyboard.type("1")
+            await page.keyboard.press("Enter")
+            await owner.is_at(f"/nodepools/{CLUSTER}/gamma")
+            await owner.sees("wants 1 Node")
+
+            # and the keys for times, updates, a command and the form to edit do what they say
+            age = page.locator("main time").first
+            relative = await age.inner_text()
+            await page.keyboard.press("t")
+            await expect(age).not_to_have_text(relative)
+            await page.keyboard.press("t")
+            await page.keyboard.press("p")
+            await expect(page.locator("#live-word")).to_have_text("Paused")
+            await page.keyboard.press("p")
+            await page.keyboard.press("y")
+            await expect(page.locator("[data-copy]").first).to_have_text("Copied")
+            await page.keyboard.press("e")
+            await owner.is_at(f"/nodepools/{CLUSTER}/gamma/edit")
+            await owner.open("/nodepools")
+
             # when `g` and a letter are pressed, then that section opens
             # In one go: the letter counts for a second and a half.
             for letter, path in (("e", "/events"), ("o", "/organisation"), ("n", "/nodepools")):
                 await page.keyboard.type(f"g{letter}")
                 await owner.is_at(path)
             assert owner.faults == []
+
+        # and an operator has the sections of operators
+        async with tab(world, "operator", org="") as operator:
+            for letter, path in (("m", "/fleet"), ("s", "/system")):
+                await operator.page.keyboard.type(f"g{letter}")
+                await operator.is_at(path)
+            assert operator.faults == []
+
+
+async def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(40):
+        await page.keyboard.press("Tab")
+        if await page.locator(selector).evaluate("each => each === document.activeElement"):
+            return
+    pytest.fail(f"Tab does not lead to {selector}")
 
 
 @pytest.mark.timeout(300)
@@ -251,23 +295,48 @@ async def test_a_change_is_on_the_screen_soon(tmp_path: Path) -> None:
 
 
 @in_browser
+async def test_the_first_page_of_a_browser_with_all_its_files_is_small(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        async with tab(world) as owner:
+            await owner.sees("1 of 1")
+            sizes = await owner.page.evaluate(SIZES)
+            assert len(sizes) > 5
+            assert sum(sizes) <= LOAD_BYTES_MAX
+
+
+@in_browser
 async def test_a_page_says_that_the_bus_is_dead_and_goes_on_by_itself(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         await apply(world.operator, "train", H100, 2)
-        async with tab(world) as owner:
+        async with tab(world) as owner, tab(world, "viewer") as viewer:
             await owner.sees("2 of 2")
+            await viewer.open("/events")
+            await viewer.sees("CWNodeRegistered")
+            for user in (owner, viewer):
+                await user.page.evaluate("window.isSame = true")
 
-            # when the bus is gone, then the page says so
+            # when the bus is gone, then the pages say so
             await asyncio.to_thread(world.server.kill)
-            await owner.sees("Not live since")
-            await expect(owner.page.locator("#live-word")).to_contain_text("Not live")
+            for user in (owner, viewer):
+                await user.sees("Not live since")
+                await expect(user.page.locator("#live-word")).to_contain_text("Not live")
 
-            # when it is back, then the page goes on by itself
+            # when it is back, then they go on by themselves
             world.server.start()
-            await expect(owner.page.locator("#band")).to_have_count(0)
+            for user in (owner, viewer):
+                await expect(user.page.locator("#band")).to_have_count(0)
             await world.operator.nodepools.scale("train", 3)
             await owner.sees("of 3")
-            assert owner.faults == []
+            await viewer.sees("CWNodePoolScaledUp")
+
+            # and they are the same pages, with each row once
+            for user in (owner, viewer):
+                assert await user.page.evaluate("window.isSame")
+                rows = user.page.locator("tr[data-row]")
+                ids = await rows.evaluate_all("rows => rows.map(row => row.id)")
+                assert len(ids) == len(set(ids)) > 0
+                assert user.faults == []
 
 
 @in_browser

@@ -285,7 +285,6 @@
     const target = row.querySelector(`[data-${action}]`)?.dataset[action];
     if (target) location.assign(target);
   };
-  const SECTIONS = { n: "/nodepools", p: "/preemptions", c: "/capacity", o: "/organisation", e: "/events" };
   const KEYS = {
     "/": () => $("q")?.focus(),
     j: () => step(1),
@@ -307,10 +306,11 @@
     }
     if (isField || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (stored("keys") === "off" && event.key !== "?") return;
-    if (Date.now() - afterG < 1500 && SECTIONS[event.key]) {
+    // The link of the page stays at the moment that it shows.
+    const section = Date.now() - afterG < 1500 && all("[data-go]").find((link) => link.dataset.go === event.key);
+    if (section) {
       afterG = 0;
-      // The link of the page stays at the moment that it shows.
-      location.assign(document.querySelector(`.nav a[href^="${SECTIONS[event.key]}"]`)?.href ?? SECTIONS[event.key]);
+      location.assign(section.href);
       return;
     }
     const act = KEYS[event.key];
