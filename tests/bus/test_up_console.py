@@ -8,6 +8,8 @@ from bus.cli import running
 from bus.consoles import Browser
 from bus.test_console import read_until
 
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
+SHOWN = ("batch", "services", "training")
 LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
 
 
@@ -17,13 +19,14 @@ async def test_the_first_start_adds_an_owner_and_each_start_prints_a_link_that_s
     owners = list[list[str]]()
     for _ in range(2):
         # given a control plane on this machine with its console
-        with running(tmp_path, "--console") as up:
+        with running(tmp_path, "--console", "--examples", str(EXAMPLES)) as up:
             link = LINK.search("\n".join(up.printed))
             assert link is not None, up.printed
 
             # when the link that was printed is opened, then it signs in
             browser = Browser(link[1])
             assert (await browser.get(link[0])).status == 303
+            await read_until(browser, "/nodepools", *(f'data-name="{name}"' for name in SHOWN))
             await read_until(browser, "/organisation", "This role may send:", "US-EAST-04A")
 
         # and once it has stopped, no link is left

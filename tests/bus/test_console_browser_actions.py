@@ -1,0 +1,99 @@
+"""Each action on a Node, taken in a real browser, and how soon its effect is on the screen."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from bus.accounts import CLUSTER
+from bus.browsers import Tab, in_browser, tab
+from bus.consoles import World, console_at_work
+from bus.harness import until
+from bus.test_console_browser import SOON_S
+from nodepool.contract.commands import BreakMachine
+from nodepool.contract.documents import condition
+from support.constants import H100, ZONE
+
+SPOT = f"""
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: batch}}
+spec: {{instanceType: {H100}, computeClass: spot, targetNodes: %d}}
+"""
+TIMES = 3
+"""How often a time limit is tried on a machine that may be busy; the best time counts."""
+
+
+async def spot_nodes(world: World, count: int) -> list[str]:
+    """Create a spot NodePool with so many Nodes; return their names."""
+    await world.operator.nodepools.apply(SPOT % count)
+    await world.operator.nodepools.wait("batch", "AtTarget")
+    return sorted(each.key for each in await world.operator.nodes.list())
+
+
+async def take(owner: Tab, node: str, link: str, button: str) -> None:
+    """Follow the link of an action on the page of a Node, and press the button of its form."""
+    await owner.page.get_by_role("link", name=link, exact=True).click()
+    await owner.page.get_by_role("button", name=f"{button} {node}", exact=True).click()
+    await owner.is_at(f"/nodes/{CLUSTER}/{node}")
+
+
+@pytest.mark.timeout(120)
+@in_browser
+async def test_every_action_on_a_node_is_taken_by_its_button_and_seen_on_its_page(
+    tmp_path: Path,
+) -> None:
+    async with console_at_work(tmp_path) as world:
+        kept, leaves = await spot_nodes(world, 2)
+        async with tab(world) as owner:
+            await owner.open(f"/nodes/{CLUSTER}/{kept}")
+            for link, button, text in (
+                ("Cordon…", "Cordon", "This Node is cordoned (AdminCordon)."),
+                ("Uncordon…", "Uncordon", "Nothing runs on this Node."),
+                ("Reboot…", "Reboot", "is cordoned: AdminReboot"),
+                ("Drain…", "Drain", "(AdminDrain)."),
+            ):
+                await take(owner, kept, link, button)
+                await owner.sees(text)
+
+            await owner.open(f"/nodes/{CLUSTER}/{leaves}")
+            await take(owner, leaves, "Preempt…", "Preempt")
+            await owner.sees("This Node is being preempted.")
+            await take(owner, leaves, "Give back now…", "Give back")
+            await owner.sees("This Node left the NodePool batch")
+            assert owner.faults == []
+
+
+@in_browser
+async def test_a_preemption_and_a_broken_machine_are_on_the_screen_soon(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        nodes = await spot_nodes(world, 2 * TIMES)
+        async with tab(world) as owner:
+            await owner.sees("At target")
+            clock = asyncio.get_running_loop().time
+            row = owner.page.locator("tr[data-row]")
+            preempted, broken = list[float](), list[float]()
+            for number in range(TIMES):
+                # when the preemption of a Node is accepted, then its NodePool says so
+                began = clock()
+                await world.operator.nodes.preempt("batch", nodes[number])
+                await expect(row).to_contain_text(f"Losing {number + 1} Node")
+                preempted.append(clock() - began)
+
+                # when the control plane knows that a machine is broken, then so do users
+                machine = nodes[TIMES + number]
+                breaks = BreakMachine(zone=ZONE, machine=machine, fault="gpu-lost")
+                await world.operator.commands.send(breaks)
+
+                async def is_known(machine: str = machine) -> bool:
+                    document = await world.operator.nodes.get(machine)
+                    return condition(document, "GPUMissing", "status") == "True"
+
+                await until(is_known)
+                began = clock()
+                await expect(row).to_contain_text(f"{number + 1} unhealthy")
+                broken.append(clock() - began)
+            assert min(preempted) < SOON_S, preempted
+            assert min(broken) < SOON_S, broken
+            assert owner.faults == []
