@@ -242,6 +242,14 @@ async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -
         assert (await stranger.post(path, {"target": "7" * 270_000})).status == 413
         assert (await stranger.get(f"/nodepools?q={'a' * 5_000}")).status == 414
 
+        # and neither a header of a proxy nor the address of a file changes an answer or keeps it
+        for name in ("X_Forwarded_Host", "X_Forwarded_Prefix", "X_Original_URL", "Forwarded"):
+            given = await Browser(world.console.url).get("/nodepools", **{name: "evil.example"})
+            assert given.headers["location"] == "/login?next=%2Fnodepools", name
+            assert "evil.example" not in f"{given.text}{given.headers}", name
+        for name in ("/nodepools/style.css", f"{TRAIN}/icon.svg", f"{TRAIN}%2Fstyle.css"):
+            assert (await read_headers(stranger, name))["cache-control"] == "no-store", name
+
         # and another organisation sees nothing of it
         other = await world.browser("owner", OTHER_ORG)
         assert "No NodePools yet" in (await other.get("/nodepools")).text

@@ -94,7 +94,14 @@ async def test_every_address_answers_each_role_and_organisation_as_it_may(tmp_pa
                 answer = await users[user].get(address)
                 if answer.status != expected:
                     found[user, path] = answer.status
-                # then what is another's is in no answer, whatever it says
+                # then nobody may keep or frame the answer, whoever gets it
+                headers = {name.lower(): text for name, text in answer.headers.items()}
+                assert headers["cache-control"] == "no-store", (user, path)
+                assert headers["x-frame-options"] == "DENY", (user, path)
+                policy = headers["content-security-policy"]
+                assert "frame-ancestors 'none'" in policy, (user, path)
+                assert "unsafe" not in policy, (user, path)
+                # and what is another's is in no answer, whatever it says
                 if user in (OTHER, OPERATOR, NOBODY) and expected != 303:
                     assert H100 not in answer.text or path in OF_ALL, (user, path)
             if path in PAGES and path not in STILL:
