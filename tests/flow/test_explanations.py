@@ -47,6 +47,10 @@ from support.world_harness import WorldHarness
 
 RESERVED = "node.coreweave.cloud/reserved"
 GPU_LOST = {"fault": "gpu-lost"}
+AWAITED = (
+    "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes, and longer with a "
+    "wipe"
+)
 
 
 def explained(harness: Harness, pool: str, *, is_now: bool = False) -> Explanation:
@@ -141,11 +145,9 @@ def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) 
     enough = explained(world, "train")
     world.apply("more", 2)
 
-    assert enough.causes[0].helps == (
-        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
-    )
+    assert enough.causes[0].helps == (AWAITED,)
     assert explained(world, "more").causes[0].helps == (
-        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
+        AWAITED,
         "add 1 machine of the type to the zone",
     )
 
@@ -578,7 +580,7 @@ def test_the_machine_of_a_node_that_is_preempted_by_command_is_awaited(
     world.pass_time(minutes=8)
 
     # then it gets the machine of that Node
-    assert helps == ("wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",)
+    assert helps == (AWAITED,)
     assert world.node_counts("train").current == 1
 
 
@@ -2114,8 +2116,7 @@ def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_i
     world.pass_time(minutes=10)
 
     # then it is waited for, and after seven minutes the services are named
-    wait = "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes"
-    assert (titles(early), early.causes[0].helps) == (["Capacity is NoneAvailable"], (wait,))
+    assert (titles(early), early.causes[0].helps) == (["Capacity is NoneAvailable"], (AWAITED,))
     assert titles(late) == [
         "the preemption or the lifecycle service does not answer",
         "Capacity is NoneAvailable",
@@ -2125,7 +2126,7 @@ def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_i
     )
     assert late.causes[0].since is not None
     assert abs(late.causes[0].since - begun) < timedelta(seconds=2)
-    assert wait not in late.causes[1].helps
+    assert AWAITED not in late.causes[1].helps
     assert explained(world, "train", is_now=True).causes == ()
 
 
@@ -2146,9 +2147,8 @@ def test_no_service_is_named_while_a_later_spot_node_gives_way_in_time(
     world.pass_time(minutes=2)
 
     # then the second Node is waited for, which leaves in time
-    wait = "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes"
     for each in (waiting, last):
-        assert (titles(each), each.causes[0].helps[0]) == (["Capacity is NoneAvailable"], wait)
+        assert (titles(each), each.causes[0].helps[0]) == (["Capacity is NoneAvailable"], AWAITED)
     assert explained(world, "train", is_now=True).causes == ()
 
 

@@ -260,6 +260,32 @@ def test_a_nodepool_for_which_no_wiped_machine_is_left_is_not_told_to_wait(
     assert not any(each.startswith("wait") for each in explained(world, "second").causes[0].helps)
 
 
+def test_no_service_is_blamed_for_asking_no_spot_node_while_a_wipe_brings_a_machine(
+    world: WorldHarness,
+) -> None:
+    # given spot Nodes that stay, and a machine that is being wiped
+    given_wiped(world, 3)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("old", 1)
+    world.pass_time(minutes=15)
+    world.delete("old")
+    world.pass_time(seconds=30)
+
+    # when another NodePool waits for it
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    during = explain(
+        facts_of(buckets_of(world.world), f"{ORG}/{CLUSTER}/train", world.world.log.clock)
+    )
+    world.pass_time(minutes=10)
+
+    # then only the wipe is waited for, and no spot Node had to give way
+    assert [cause.title for cause in during.causes] == ["Capacity is NoneAvailable"]
+    assert during.causes[0].helps[0] == "wait: 1 machine is being wiped"
+    assert world.node_counts("train").current == 1
+    assert not _all(world, NodePreemptionRequested)
+
+
 def test_machines_that_are_being_wiped_are_a_state_in_metrics(world: WorldHarness) -> None:
     given_wiped(world, 2)
     world.apply("train", 2)

@@ -68,7 +68,7 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
     comes, machines = facts.spot_awaited, facts.machines
     if comes and spot_awaited_since(facts) is None:
         nodes = "spot Node is" if comes == 1 else "spot Nodes are"
-        minutes = f"which takes at most {GONE_MINUTES} minutes"
+        minutes = f"which takes at most {GONE_MINUTES} minutes, and longer with a wipe"
         yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
         there = format_count(machines.free, "machine")

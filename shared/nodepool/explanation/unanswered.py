@@ -133,7 +133,10 @@ def lacks_spot_nodes(facts: Facts) -> bool:
         return False
     if facts.has_affinity or has_failed(facts) or facts.missing != facts.allowed - facts.held:
         return False
-    if machines.to_reclaim or any(node.removal for node in facts.nodes):
+    # Machines that are being wiped or given back come before the machine of any spot Node.
+    if machines.to_reclaim or machines.reclaimed or machines.zap:
+        return False
+    if any(node.removal for node in facts.nodes):
         return False
     is_known = machines.assigned <= facts.held + sum(peer.held for peer in facts.peers)
     is_settled = not any(peer.leaving or peer.deleting for peer in facts.peers)
