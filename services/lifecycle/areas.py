@@ -1,7 +1,8 @@
 """The zones and clusters of Nodes, and the widespread silences in them.
 
-A silence is widespread while most Nodes of a zone or of a cluster are silent at the same time.
-A widespread silence makes no Node unhealthy. Kubernetes has the same rule for its zones, see
+A silence becomes widespread once most Nodes of a zone or of a cluster are silent at the same time,
+and is so until fewer than half are. A widespread silence makes no Node unhealthy. Kubernetes has
+the same rule for its zones, see
 https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
 """
 

@@ -223,8 +223,8 @@ def dead_at(time: str) -> str:
 
 
 SHORT_OR_WIDE = (
-    "wait: n1 does not answer; no Node is repaired before its silence has lasted some minutes, "
-    "or while most Nodes of its zone or its cluster are silent"
+    "wait: n1 does not answer; unless it is drained, no Node is repaired before its silence has "
+    "lasted some minutes, or while at least half of the Nodes of its zone or its cluster are silent"
 )
 
 
@@ -416,6 +416,31 @@ def test_while_most_nodes_are_silent_none_is_said_to_be_repaired_or_is_to_be_dra
     first = health.message.partition(":")[0]
     assert remedy.text == SHORT_OR_WIDE.replace("n1", first)
     assert remedy.action == Wait()
+
+
+def test_while_half_of_the_nodes_are_still_silent_only_a_drain_gives_a_node_up(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool most of whose Nodes fell silent, until one of them answered again
+    world.given_data_center(12)
+    world.apply("train", 8, lifecycle={"disableUnhealthyNodeEviction": False})
+    nodes = [f"n{number}" for number in range(1, 6)]
+    world.break_machines(*nodes, fault="hang")
+    world.pass_time(minutes=10)
+    world.break_machines("n5", fault="hang", times=0)
+    world.pass_time(minutes=60)
+
+    # when the Node of the advice is drained
+    (health,) = explained(world, "train", is_now=True).causes
+    node = health.message.partition(":")[0]
+    world.command_node("DrainNode", "train", node)
+    world.pass_time(minutes=40)
+
+    # then it is given up, and the silence of the others is no longer widespread
+    assert health.title == "4 Nodes are unhealthy"
+    assert health.helps == (SHORT_OR_WIDE.replace("n1", node),)
+    assert node not in world.nodes("train")
+    assert not any("at least half" in text for texts in helps(world) for text in texts)
 
 
 def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:

@@ -145,8 +145,9 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
         return _await_answer([node])
     if node.is_excused:
         text = (
-            f"wait: {node.name} does not answer; no Node is repaired before its silence has lasted "
-            "some minutes, or while most Nodes of its zone or its cluster are silent"
+            f"wait: {node.name} does not answer; unless it is drained, no Node is repaired before "
+            "its silence has lasted some minutes, or while at least half of the Nodes of its zone "
+            "or its cluster are silent"
         )
         return Remedy(text, Wait(), Promise.NOTHING)
     if facts.cures:
