@@ -304,6 +304,25 @@ def test_a_surplus_node_that_does_not_answer_is_named_as_such(world: WorldHarnes
     assert titles(explained(world, "train")) == []
 
 
+def test_a_node_that_has_not_answered_its_drain_is_not_said_to_be_drained(
+    world: WorldHarness,
+) -> None:
+    # given a Node whose drain its machine does not answer, which is not known to be silent yet
+    world.given_data_center(4)
+    world.apply("train", 2)
+    world.break_machines("n1", fault="hang")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(seconds=1)
+
+    # when nothing is done
+    early, advised = titles(explained(world, "train", is_now=True)), helps(world)
+    world.pass_time(minutes=31)
+
+    assert early == ["1 Node has not answered a cordon yet"]
+    assert advised == [(dead_at("00:30:01"),)]
+    assert "n1" not in world.nodes("train")
+
+
 def test_nodes_that_do_not_answer_are_given_up_by_a_drain_where_no_node_is_replaced_without(
     world: WorldHarness,
 ) -> None:

@@ -753,6 +753,24 @@ def test_a_node_is_only_named_for_its_cordon_if_a_drain_has_ended(
     assert "Cordon" not in kinds(pool(1, current=1, nodes=(other,)))
 
 
+@pytest.mark.parametrize("cordon", ["AdminDrain", "AdminReboot"])
+def test_a_node_that_has_not_answered_a_command_yet_is_named_with_its_deadline(cordon: str) -> None:
+    node = NodeFacts("g1", 80, phase="cordoned", cordon=cordon, answer_by=NOON)
+
+    (cause,) = explain(pool(1, current=1, nodes=(node,))).causes
+
+    assert shown(cause) == says(
+        "Cordon",
+        "1 Node has not answered a cordon yet",
+        "g1",
+        helps=(
+            "wait: g1 does not answer; a machine that does not answer is treated as dead at "
+            f"{SINCE}, and its Node is deleted",
+        ),
+        proofs=(Proof(80, "node g1"),),
+    )
+
+
 def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
     node = NodeFacts("g1", 70, NOON, active=True, work="job", removal="PoolDeleted")
     facts = pool(

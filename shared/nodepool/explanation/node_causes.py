@@ -11,6 +11,7 @@ from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
 from nodepool.explanation.facts import Facts, NodeFacts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_remedies import (
+    await_answer,
     find_unhealthy,
     health_remedies,
     removal_remedies,
@@ -202,10 +203,20 @@ def _health(facts: Facts) -> Iterator[Cause]:
 
 
 def _cordon(facts: Facts) -> Iterator[Cause]:
-    """Yield the Nodes that take no work after a drain, for no other cause."""
-    drained = [node for node in facts.counted_nodes if node.cordon == ADMIN_DRAIN]
-    drained = [node for node in drained if node.phase == "cordoned" and not node.active]
-    nodes = [node for node in drained if not (node.problems or node.removal)]
+    """Yield the Nodes that take no work after a drain, and those that have not answered a cordon."""
+    well = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
+    idle = [node for node in well if node.phase == "cordoned" and not node.active]
+    awaited = [node for node in idle if node.answer_by is not None]
+    nodes = [node for node in idle if node.cordon == ADMIN_DRAIN and node not in awaited]
+    if awaited:
+        verb = "has" if len(awaited) == 1 else "have"
+        yield Cause(
+            "Cordon",
+            f"{format_count(len(awaited))} {verb} not answered a cordon yet",
+            _names(awaited),
+            remedies=(await_answer(awaited, Promise.NOTHING),),  # Each may still answer.
+            proofs=_node_proofs(awaited),
+        )
     if nodes:
         verb = "is" if len(nodes) == 1 else "are"
         yield Cause(

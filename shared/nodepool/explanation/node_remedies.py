@@ -58,7 +58,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     elif is_idle_only and (racks := _to_empty(facts, len(leaving))):
         yield from _empty(facts, racks)
     elif silent:
-        yield _await_answer(silent)
+        yield await_answer(silent)
     elif not kept:
         yield Remedy("wait until they are gone", _until_gone(leaving), Promise.GONE)
     if kept:
@@ -142,7 +142,7 @@ def _cure(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
 def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     """Return what replaces a Node that stays and does not answer: nothing can be ended there."""
     if node.answer_by is not None:
-        return _await_answer([node])
+        return await_answer([node])
     if node.is_excused:
         text = (
             f"wait: {node.name} does not answer; unless it is drained, no Node is repaired before "
@@ -151,7 +151,7 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
         )
         return Remedy(text, Wait(), Promise.NOTHING)
     if facts.cures:
-        return _await_answer([node])
+        return await_answer([node])
     if surplus := surplus_before(facts, node, is_cured=False):
         return _await_surplus(surplus, node)
     text = (
@@ -162,7 +162,7 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     return promise(text, DrainNode(node.name), then, facts.name)
 
 
-def _await_answer(nodes: list[NodeFacts]) -> Remedy:
+def await_answer(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy:
     """Return the advice to wait for Nodes that do not answer, and until when."""
     verb = "does" if len(nodes) == 1 else "do"
     moments = [node.answer_by for node in nodes if node.answer_by is not None]
@@ -173,7 +173,7 @@ def _await_answer(nodes: list[NodeFacts]) -> Remedy:
         f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer is treated as "
         f"dead {when}, and its Node is deleted"
     )
-    return Remedy(text, _until_gone(nodes), Promise.GONE)
+    return Remedy(text, _until_gone(nodes), then)
 
 
 def _keep_unhealthy(facts: Facts, cause: str) -> Remedy:
