@@ -26,6 +26,7 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision, streams
 from nodepool.nats.wire.connection import connect
 from nodepool.nats.wire.errors import Conflict, ServerRefusal
+from nodepool.service import AnyService
 from support.harness import Harness
 from support.services import services
 
@@ -58,8 +59,10 @@ def is_idle(runtime: Runtime[Any, Any, Any], wanted: int, last: int) -> bool:
 class LiveHarness(Harness):
     """A `Harness` on a real bus; when a method returns, all that it caused has come to rest."""
 
-    def __init__(self, server: NatsServer, log_file: Path) -> None:
-        super().__init__(services())
+    def __init__(
+        self, server: NatsServer, log_file: Path, chosen: Sequence[AnyService] = ()
+    ) -> None:
+        super().__init__(chosen or services())
         self._entries: list[Entry] = []
         self._wanted = {service.name: 0 for service in self.services}
         self._checked = 0

@@ -93,6 +93,7 @@ ELSEWHERE = {
     " act on one",
     QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
     CAPACITY: "'nodepool fleet add' adds machines",
+    MACHINE: "'nodepool machine' acts on a real one, and 'nodepool fleet' on a simulated one",
 }
 """What to use instead if a command does not support a type."""
 

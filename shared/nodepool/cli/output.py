@@ -61,7 +61,7 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
     """Return whether one of the names is the name of the object; true if there are no names.
 
     A quota or capacity may also be named by its zone or by its instance type alone, a machine by
-    its zone.
+    its zone, or by both, as `ZONE/MACHINE`.
     """
     if not names:
         return True
@@ -69,7 +69,8 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
     if kind in (QUOTA, CAPACITY):
         own |= {text(document, "zone"), text(document, "instanceType")}
     if kind is MACHINE:
-        own.add(text(document, "spec", "zone"))
+        zone = text(document, "spec", "zone")
+        own |= {zone, f"{zone}/{name_of(kind, document)}"}
     return not own.isdisjoint(names)
 
 

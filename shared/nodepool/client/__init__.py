@@ -12,6 +12,7 @@ client.clusters    get, list, watch, register, zone
 client.events      read (and follow), recent, preemptions
 client.commands    send, send_many, send_each: commands of any kind
 client.fleet       machines and Pods of the simulated data centre
+client.machines    real machines: their power, and whether people work on them
 client.admin       dead_letters, replays, backup, restore, skip, versions: for operators
 client.objects(bucket)   get, list, watch, wait for a bucket that a user names, also `machines`
 """

@@ -11,6 +11,7 @@ from nodepool.client.clusters import Clusters
 from nodepool.client.commands import Commands
 from nodepool.client.event_stream import Events
 from nodepool.client.fleet import Fleet
+from nodepool.client.machines import Machines
 from nodepool.client.nodepools import NodePools
 from nodepool.client.nodes import Nodes
 from nodepool.client.objects import Objects
@@ -80,6 +81,7 @@ class Client:
         self.events = Events(session)
         self.audit = AuditLog(session)
         self.fleet = Fleet(session, self.commands)
+        self.machines = Machines(self.commands)
 
     def at(self, moment: "Moment", archive: str = "") -> "Client":
         """Return a client that sees everything as it was at a moment, and can change nothing.

@@ -68,10 +68,11 @@ def describe(
     views = [View(kind, names, selector=selector) for kind, names in selections]
     for view in views:
         view.check()
-    return settings.run(lambda client: _describe(client, views, most if show_events else 0))
+    return settings.run(lambda client: describe_objects(client, views, most if show_events else 0))
 
 
-async def _describe(client: "Client", views: Sequence[View], most: int) -> int:
+async def describe_objects(client: "Client", views: Sequence[View], most: int) -> int:
+    """Print objects in detail, each with its newest `most` events; return the exit code."""
     shown: list[tuple[Kind, Document]] = []
     missing: list[tuple[View, list[str]]] = []
     for view in views:
