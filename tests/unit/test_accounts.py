@@ -19,6 +19,7 @@ from nodepool.auth.accounts import (
 )
 from nodepool.auth.rights import imports
 from nodepool.contract.log import covers
+from nodepool.contract.services import EVERY
 from support.nats_users import key
 from support.services import services
 
@@ -51,10 +52,12 @@ def by_key(number: int) -> Proof:
         lambda: Organisation("PLATFORM"),
         lambda: Organisation("a.b"),
         lambda: Organisation("*"),
-        lambda: configuration(services(), [User("stranger", BY_PASSWORD)], []),
-        lambda: configuration(services(), [User("quota", BY_PASSWORD)] * 2, []),
-        lambda: configuration(services(), [], [Organisation("acme"), Organisation("acme")]),
-        lambda: configuration(services(), [User("quota", by_key(1)), User("fleet", by_key(1))], []),
+        lambda: configuration(services(*EVERY), [User("stranger", BY_PASSWORD)], []),
+        lambda: configuration(services(*EVERY), [User("quota", BY_PASSWORD)] * 2, []),
+        lambda: configuration(services(*EVERY), [], [Organisation("acme"), Organisation("acme")]),
+        lambda: configuration(
+            services(*EVERY), [User("quota", by_key(1)), User("fleet", by_key(1))], []
+        ),
     ],
 )
 def test_what_would_give_other_rights_than_it_seems_to_is_refused(
@@ -69,7 +72,7 @@ def test_an_organisation_is_an_account_without_jetstream_that_only_imports() -> 
     acme = Organisation("acme", (Member(User("ann", BY_PASSWORD), "editor"),))
 
     # when the accounts are rendered
-    text = configuration(services(), [User("quota", by_key(1))], [acme])
+    text = configuration(services(*EVERY), [User("quota", by_key(1))], [acme])
 
     # then its account has no JetStream and exports nothing
     account = text[text.index('  "acme" {') :]
@@ -89,7 +92,7 @@ def test_whoever_may_read_has_no_jetstream_in_its_account() -> None:
     users = [User(name, by_key(number)) for number, name in enumerate(PLATFORM_USERS, 1)]
 
     # when the accounts are rendered
-    text = configuration(services(), users, [])
+    text = configuration(services(*EVERY), users, [])
 
     # then those with JetStream are the operator and who makes the streams
     platform, speakers = text.split(f"  {SPEAKERS} {{")
@@ -99,7 +102,7 @@ def test_whoever_may_read_has_no_jetstream_in_its_account() -> None:
 
 def test_the_services_import_what_they_may_publish_and_nothing_that_changes_a_stream() -> None:
     # given what services, feed and gateway may publish, but for their replies
-    rights = platform_rights(services())
+    rights = platform_rights(services(*EVERY))
     published = {
         subject
         for name, each in rights.items()

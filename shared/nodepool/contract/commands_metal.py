@@ -7,7 +7,10 @@ from nodepool.contract.real_machines import Sentence
 
 
 class SetMachinePower(Command, OfMachine):
-    """Powers a machine on or off, or resets it; only out of service or in maintenance."""
+    """Powers a machine on or off, or resets it; only out of service or in maintenance.
+
+    power: the power state that it is to have; a reset powers it off, then on.
+    """
 
     power: Literal["on", "off", "reset"]
 
@@ -16,6 +19,9 @@ class MaintainMachine(Command, OfMachine):
     """Takes a machine into maintenance, or out of it.
 
     In maintenance only `SetMachinePower` changes its power, and it boots for no NodePool.
+
+    maintenance: whether people work on it from now on.
+    reason: why, for others who look at it.
     """
 
     maintenance: bool = True
