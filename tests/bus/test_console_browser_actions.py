@@ -7,12 +7,15 @@ import pytest
 from playwright.async_api import expect
 
 from bus.accounts import CLUSTER
+from bus.broken import BROKEN, FAILING
 from bus.browsers import Tab, in_browser, tab
 from bus.consoles import World, console_at_work
-from bus.harness import until
+from bus.harness import serving, until
 from bus.test_console_browser import SOON_S
+from nodepool.client.errors import Refused
 from nodepool.contract.commands import BreakMachine
 from nodepool.contract.documents import condition
+from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 
 SPOT = f"""
@@ -39,14 +42,28 @@ async def take(owner: Tab, node: str, link: str, button: str) -> None:
     await owner.is_at(f"/nodes/{CLUSTER}/{node}")
 
 
+async def finds(owner: Tab, text: str, *, scripts: bool) -> None:
+    """Return once a text is shown: by itself, or without scripts when the page is loaded again."""
+    if scripts:
+        await owner.sees(text)
+        return
+
+    async def is_shown() -> bool:
+        await owner.page.reload()
+        return text in await owner.page.locator("main").inner_text()
+
+    await until(is_shown)
+
+
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("scripts", [True, False])
 @in_browser
 async def test_every_action_on_a_node_is_taken_by_its_button_and_seen_on_its_page(
-    tmp_path: Path,
+    tmp_path: Path, scripts: bool
 ) -> None:
     async with console_at_work(tmp_path) as world:
         kept, leaves = await spot_nodes(world, 2)
-        async with tab(world) as owner:
+        async with tab(world, java_script_enabled=scripts) as owner:
             await owner.open(f"/nodes/{CLUSTER}/{kept}")
             for link, button, text in (
                 ("Cordon…", "Cordon", "This Node is cordoned (AdminCordon)."),
@@ -54,15 +71,41 @@ async def test_every_action_on_a_node_is_taken_by_its_button_and_seen_on_its_pag
                 ("Reboot…", "Reboot", "is cordoned: AdminReboot"),
                 ("Drain…", "Drain", "(AdminDrain)."),
             ):
+                await finds(owner, link, scripts=scripts)
                 await take(owner, kept, link, button)
-                await owner.sees(text)
+                await finds(owner, text, scripts=scripts)
 
             await owner.open(f"/nodes/{CLUSTER}/{leaves}")
             await take(owner, leaves, "Preempt…", "Preempt")
-            await owner.sees("This Node is being preempted.")
+            await finds(owner, "This Node is being preempted.", scripts=scripts)
             await take(owner, leaves, "Give back now…", "Give back")
-            await owner.sees("This Node left the NodePool batch")
-            assert owner.faults == []
+            await finds(owner, "This Node left the NodePool batch", scripts=scripts)
+            # The browser notes the status of the page of a Node that has left.
+            assert [each for each in owner.faults if "status of 404" not in each] == []
+
+
+@pytest.mark.timeout(120)
+@in_browser
+async def test_an_operator_sends_a_dead_letter_again_by_its_button(tmp_path: Path) -> None:
+    async with (
+        console_at_work(tmp_path, but=(QUOTA.name,)) as world,
+        tab(world, "operator", org="") as operator,
+    ):
+        # given quota fails on a command, and is mended
+        access = world.server.access(QUOTA.name)
+        async with serving(BROKEN, world.server, tmp_path / "broken.log", access=access):
+            with pytest.raises(Refused, match="bug"):
+                await world.operator.quotas.set(ZONE, H100, FAILING)
+        async with serving(QUOTA, world.server, tmp_path / "mended.log", access=access):
+            # when the operator follows the letter and sends it again, then it is done
+            await operator.sees("the bug")
+            await operator.page.get_by_role("link", name="Replay…", exact=True).click()
+            await operator.sees("carried out at most once")
+            assert await operator.audit_in_each_theme() == []
+            await operator.page.get_by_role("button", name="Send the command again").click()
+            await operator.is_at("/system")
+            await expect(operator.page.locator("#said")).to_contain_text("accepted")
+            assert operator.faults == []
 
 
 @in_browser
