@@ -542,6 +542,18 @@ def test_the_pages_of_an_ill_node_and_of_its_nodepool_say_the_same_about_what_he
     assert build_node_page(known, known.members[1]).helps == ()
 
 
+def test_the_page_of_an_ill_node_that_is_not_the_first_says_where_to_begin() -> None:
+    helps, actions = ["'nodepool drain a' ends what runs there"], [{"kind": "DrainNode"}]
+    cause = {"cause": "Health", "helps": helps, "actions": actions}
+    ill = (node(name, ("GPUMissing", "True", "GPUMissing")) for name in "ab")
+    known = pool(*ill, explanation={"causes": [cause]})
+
+    first, second = (build_node_page(known, member).then for member in known.members)
+
+    assert first == "No deadline: this NodePool leaves unhealthy Nodes to people."
+    assert second == f"{first} Its page says which Node to begin with."
+
+
 @pytest.mark.parametrize(
     ("shown", "say", "since"),
     [

@@ -129,7 +129,9 @@ def _await(pool: Pool, node: NodeFacts) -> str:
         what = "drained" if is_leaving else "rebooted or replaced"
         return f"No deadline: it is {what} once {pods} a drain ended."
     if _is_left(pool, node) and not passes(pool):
-        return "No deadline: this NodePool leaves unhealthy Nodes to people."
+        text = "No deadline: this NodePool leaves unhealthy Nodes to people."
+        is_first = pool.explanation is None or any(_find_help(pool, node))
+        return text if is_first else f"{text} Its page says which Node to begin with."
     if is_leaving or node.problems:
         return ""
     if node.phase == "cordoned" and not node.reserved:
