@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodepool.contract.cordons import can_be_uncordoned, split_causes
 from support.audit.auditor import violations
 from support.constants import ORG, PREFER_IDLE
 from support.harness import Harness
@@ -214,6 +215,36 @@ def test_a_node_with_a_pending_reservation_is_not_uncordoned(harness: Harness) -
         f"Invalid node: {harness.machine_name('n1')} is cordoned until this is over:"
         " ReservationPending control-plane"
     ]
+
+
+@pytest.mark.parametrize(
+    ("commands", "reason", "is_accepted"),
+    [
+        (("ReserveNode",), "ReservationPending", False),
+        (("CordonNode",), "AdminCordon", True),
+        (("RebootNode",), "AdminReboot", True),
+        (("ReserveNode", "DrainNode"), "AdminDrain,ReservationPending", True),
+    ],
+)
+def test_readers_know_from_its_cordon_whether_a_node_can_be_uncordoned(
+    world: WorldHarness, commands: tuple[str, ...], reason: str, is_accepted: bool
+) -> None:
+    # given a Node that is cordoned: at work, or before its machine answers
+    world.given_data_center()
+    world.apply("train", 1)
+    if "RebootNode" in commands:
+        world.break_machines("n1", fault="hang")
+    else:
+        world.run_pod("n1")
+    for command in commands:
+        more = {"reservedDesired": "control-plane"} if command == "ReserveNode" else {}
+        world.command_node(command, "train", "n1", **more)
+    cordon = world.node("n1")["metadata"]["annotations"][CORDON_REASON]
+
+    outcomes = world.outcomes(world.command_node("UncordonNode", "train", "n1"))
+
+    assert cordon == reason
+    assert can_be_uncordoned(split_causes(cordon)) is (outcomes == ["done"]) is is_accepted
 
 
 def test_a_forced_drain_stays_one_when_its_node_leaves_for_a_scale_down(

@@ -26,6 +26,7 @@ from console.view.remedies import Remedy as ConsoleRemedy
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
+from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.remedies import (
     Action,
     DrainNode,
@@ -465,8 +466,20 @@ def test_the_timeline_says_of_several_nodes_what_it_says_of_one() -> None:
     ]
 
 
+SILENT = ("Ready", "Unknown", "NodeStatusUnknown")
+PODS: dict[str, Any] = {"blockingPods": [{"name": "job"}], "blockingPodCount": 1}
+JOB: dict[str, Any] = {"blockingPods": [{"name": "Slurm job 7"}], "blockingPodCount": 1}
+
+
+def cordoned(name: str, cordon: str, *conditions: tuple[str, str, str], **status: Any) -> Fields:
+    """A Node that is cordoned for these causes."""
+    document = node(name, *conditions, phase="cordoned", **status)
+    annotations = {CORDON_REASON: cordon}
+    return {**document, "metadata": {**document["metadata"], "annotations": annotations}}
+
+
 def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
-    pods: dict[str, Any] = {"blockingPods": [{"name": "job"}], "blockingPodCount": 1}
+    pods = PODS
     works = node("works", ("CWActive", "True", "WorkloadsRunning"), **pods)
     ill = node("ill", ("GPUMissing", "True", "GPUMissing"), **pods)
     drained = [node(f"d{number}", phase="draining", **pods) for number in range(8)]
@@ -474,9 +487,11 @@ def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
     one = build_timeline(pool(works, ill, drained[0]), [], NOW)
     cured = build_timeline(pool(works, ill, spec=CURES), [], NOW)
     many = build_timeline(pool(*drained), [], NOW)
+    silent = build_timeline(pool(node("s", SILENT, phase="draining", **pods)), [], NOW)
 
     assert [entry.nodes[0].name for entry in one.open] == ["d0"]
     assert [entry.nodes[0].name for entry in cured.open] == ["ill"]
+    assert silent.open == ()
     assert [entry.text for entry in many.open][-2:] == ["waits for Pods", "2 more wait for Pods"]
 
 
@@ -503,6 +518,26 @@ def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
             node("a", phase="cordoned"),
             {},
             "No deadline: nothing new is scheduled on it until a person uncordons it.",
+        ),
+        (
+            cordoned("a", "RackUnavailable r1"),
+            {},
+            "No deadline: nothing new is scheduled on it until this is over: RackUnavailable r1.",
+        ),
+        (
+            cordoned("a", "AdminDrain,ReservationPending"),
+            {},
+            "No deadline: nothing new is scheduled on it until this is over: ReservationPending.",
+        ),
+        (cordoned("a", "AdminReboot"), {}, ""),
+        (cordoned("a", "AdminDrain", answerBy=ago(minutes=-9)), {}, ""),
+        (node("a", SILENT, phase="draining", **PODS), {}, ""),
+        (node("a", SILENT, **PODS), CURES, ""),
+        (node("a", SILENT, phase="draining", **JOB), {}, ""),
+        (
+            cordoned("a", "NotReady", SILENT, **JOB),
+            {},
+            "No deadline: this NodePool leaves unhealthy Nodes to people.",
         ),
         (node("a", phase="cordoned", preemptedSince=ago(seconds=4)), {}, ""),
     ],

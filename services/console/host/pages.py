@@ -45,6 +45,7 @@ from nodepool.contract.commands import (
     UncordonNode,
 )
 from nodepool.contract.commands_spot import AcknowledgePreemption
+from nodepool.contract.cordons import can_be_uncordoned, split_causes
 from nodepool.contract.messages import Command
 
 VERBS: Final[Mapping[str, type[Command]]] = {
@@ -197,7 +198,7 @@ def list_verbs(visit: Visit, pool: Pool, place: Place) -> list[str]:
     is_held = node.phase in ("cordoned", "draining") and not node.removal
     fits = {
         "cordon": node.phase == "production",
-        "uncordon": is_held,
+        "uncordon": is_held and can_be_uncordoned(split_causes(node.cordon)),
         "drain": node.phase in ("production", "cordoned") and not node.removal,
         "reboot": node.registered and not node.removal and node.phase != "rebooting",
         "preempt": pool.facts.spot and node.registered and not is_preempted,

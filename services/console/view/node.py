@@ -11,11 +11,13 @@ from console.view.remedies import Remedy, list_remedies
 from console.view.standing import find_health, passes
 from console.view.times import parse_moment
 from console.view.words import Look, Word
+from nodepool.contract.cordons import list_kept, split_causes
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import Document, condition, field, text
 from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.node_failures import ADMIN_REBOOT
 from nodepool.explanation.facts import NodeFacts
-from nodepool.explanation.leaving import has_job
+from nodepool.explanation.leaving import has_job, waits_for_work
 
 PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
 """The phases of a Node, in the order in which a page draws them."""
@@ -118,9 +120,9 @@ def _since(node: NodeFacts, document: Document) -> datetime | None:
 
 def _await(pool: Pool, node: NodeFacts) -> str:
     """Return what a Node that is not well waits for, and whether a person must act."""
-    if node.phase in ON_ITS_WAY or node.preempted_since is not None:
+    if node.phase in ON_ITS_WAY or _has_deadline(node):
         return ""
-    if has_job(node):
+    if has_job(node) and waits_for_work(node):
         return "No deadline: a Slurm job holds this Node until it ends."
     is_leaving = node.removal or node.phase == "draining"
     if waits_for_pods(pool, node):
@@ -134,9 +136,17 @@ def _await(pool: Pool, node: NodeFacts) -> str:
         return text if is_first else f"{text} Its page says which Node to begin with."
     if is_leaving or node.problems:
         return ""
-    if node.phase == "cordoned" and not node.reserved:
-        return "No deadline: nothing new is scheduled on it until a person uncordons it."
+    causes = split_causes(node.cordon)
+    if node.phase == "cordoned" and not node.reserved and ADMIN_REBOOT not in causes:
+        kept = ", ".join(list_kept(causes))
+        until = f"this is over: {kept}" if kept else "a person uncordons it"
+        return f"No deadline: nothing new is scheduled on it until {until}."
     return ""
+
+
+def _has_deadline(node: NodeFacts) -> bool:
+    """Return whether a Node that has joined leaves, or is given up, at a known moment."""
+    return node.preempted_since is not None or node.answer_by is not None
 
 
 def _is_left(pool: Pool, node: NodeFacts) -> bool:
@@ -155,7 +165,7 @@ def _find_help(pool: Pool, node: NodeFacts) -> Iterator[Remedy]:
 
 def waits_for_pods(pool: Pool, node: NodeFacts) -> bool:
     """Return whether a Node is to be drained or cured once its Pods end, by no deadline."""
-    if not node.blocking_count or has_job(node) or node.preempted_since is not None:
+    if not waits_for_work(node) or has_job(node) or _has_deadline(node):
         return False
     is_cured = bool(node.problems) and pool.facts.cures
     return bool(node.removal) or node.phase == "draining" or is_cured

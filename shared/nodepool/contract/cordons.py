@@ -33,6 +33,16 @@ def is_for_rack(cause: str) -> bool:
     return _name(cause) == RACK_UNAVAILABLE
 
 
+def list_kept(causes: Iterable[str]) -> list[str]:
+    """Return the causes of a cordon that `UncordonNode` does not end: they end by themselves."""
+    return [cause for cause in causes if is_found(cause) and _name(cause) != ADMIN_REBOOT]
+
+
+def can_be_uncordoned(causes: Collection[str]) -> bool:
+    """Return whether `UncordonNode` ends a cause of a cordon; otherwise it is refused."""
+    return not causes or len(list_kept(causes)) < len(causes)
+
+
 def can_be_reserved(phase: str, causes: Collection[str]) -> bool:
     """Return whether a Node is in production, or is cordoned only for other Nodes of its rack.
 

@@ -80,7 +80,7 @@ class NodeFacts:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether its machine does not answer and does not reboot: nothing can end there."""
+        """Return whether nothing can be ended there: its machine neither answers nor reboots."""
         return NOT_READY in self.problems and self.phase != "rebooting"
 
     @property

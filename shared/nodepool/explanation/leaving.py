@@ -143,8 +143,15 @@ def fits_racks(facts: Facts, count: int) -> bool:
 
 def is_blocked(node: NodeFacts) -> bool:
     """Return whether a Node that is to leave waits for Pods, which has no end by itself."""
-    is_waiting = node.removal not in ("", PREEMPTED) and node.blocking_count > 0
-    return is_waiting and not node.is_silent
+    return node.removal not in ("", PREEMPTED) and waits_for_work(node)
+
+
+def waits_for_work(node: NodeFacts) -> bool:
+    """Return whether Pods or a Slurm job block the drain of a Node, which has no end by itself.
+
+    Nothing blocks the drain of a Node that does not answer: it has a deadline, or is not begun.
+    """
+    return node.blocking_count > 0 and not node.is_silent
 
 
 def without_lost(facts: Facts) -> Facts:
@@ -188,7 +195,7 @@ def still_there(facts: Facts) -> str:
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
     """Return the Nodes of which `count` are waited for, with what runs there and since when."""
     # Only a Pod that blocks a drain has no deadline, so its Node is named first.
-    blocked = {node.name for node in nodes if node.blocking and not node.is_silent}
+    blocked = {node.name for node in nodes if waits_for_work(node)}
     first = sorted(nodes, key=lambda n: (n.name not in blocked, _since(n) or _UNKNOWN, n.name))
     named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
     if len(first) > NAMED_MAX:
