@@ -671,6 +671,20 @@ def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_pr
     assert [(part.look, part.count) for part in page.bar] == [("idl", 1), ("act", 8)]
 
 
+def test_a_node_that_the_control_plane_uses_is_missing_on_the_page_as_in_the_list() -> None:
+    away = node("b", reservedFor="control-plane")
+    shown = pool(node("a"), away, target=2, current=1, reasons=WAITING)
+
+    page = build_pool_page(shown, [], "", NOW)
+
+    assert [(word.text, count) for word, count in page.key] == [
+        ("Idle", 1),
+        ("Reserved", 1),
+        ("missing", 1),
+    ]
+    assert page.standing.missing == 1
+
+
 @pytest.mark.parametrize(
     ("action", "links"),
     [

@@ -88,7 +88,7 @@ def build_pool_page(
     entry = INSTANCE_TYPES.get(facts.instance_type)
     each = entry.gpus if entry is not None else 0
     key = count_words(pool.members)
-    missing = max(0, facts.target - len(pool.members)) if not facts.deleting else 0
+    missing = max(0, facts.target - len(facts.counted_nodes)) if not facts.deleting else 0
     parts = [(_BAR.get(word.look, word.look), count, word.text) for word, count in key]
     look = standing.word.look if standing.word.look in ("act", "wait", "bad") else "go"
     return PoolPage(
