@@ -35,3 +35,4 @@ def test_machines_that_are_yet_to_be_held_back_are_apart() -> None:
     stock = read_stock({**document, "reclaimed": 2, "toReclaim": 5, "triage": "?", "zap": 1})
 
     assert (stock.held, stock.asked, stock.triage, stock.zap, stock.total) == (2, 3, 0, 1, 6)
+    assert sum(part.count for part in stock.bar) == stock.total - stock.free

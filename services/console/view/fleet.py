@@ -39,8 +39,8 @@ class Stock:
     @property
     def bar(self) -> tuple[Part, ...]:
         """The machines that are not free, as a bar."""
-        parts = (("has", self.used, ""), ("idl", self.held, ""), ("wait", self.triage, ""))
-        return build_bar(parts)
+        has, held = ("has", self.used, ""), ("idl", self.held, "")
+        return build_bar((has, held, ("go", self.zap, ""), ("wait", self.triage, "")))
 
 
 @dataclass(frozen=True, slots=True)
