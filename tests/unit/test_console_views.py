@@ -180,6 +180,19 @@ def test_a_nodepool_whose_unhealthy_nodes_nothing_cures_needs_a_person_since_the
     assert [word.text for word in waits.also] == ["1 unhealthy"]
 
 
+def test_a_nodepool_that_needs_a_person_says_for_what_whatever_comes_by_itself() -> None:
+    # given a NodePool that refills by itself, with an unhealthy Node that is left to people
+    refills = {"cause": "Preemption", "title": "1 Node is being preempted", "helps": ["wait: b"]}
+    ill = {"cause": "Health", "title": "1 Node is unhealthy", "helps": ["'nodepool drain a'"]}
+    leaving = node("b", ("CWNodeRemoval", "True", "Preempted"))
+    known = node("a", ("GPUMissing", "True", "GPUMissing"))
+
+    shown = stand(pool(known, leaving, explanation={"causes": [refills, ill]}))
+
+    assert (shown.group, shown.helps) == (Group.PERSON, "'nodepool drain a'.")
+    assert shown.why == "1 Node is unhealthy."
+
+
 def test_a_nodepool_waits_for_a_silent_node_also_before_its_explanation_is_read() -> None:
     silent = node("a", ("Ready", "Unknown", "NodeStatusUnknown"))
     advice = {"cause": "Health", "helps": ["drain a"], "actions": [{"kind": "DrainNode"}]}

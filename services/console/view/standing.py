@@ -94,17 +94,20 @@ class Standing:
 def stand(pool: Pool) -> Standing:
     """Return how a NodePool stands."""
     group, word = _state(pool)
+    decisive: object = None
     words = Counter(member.word.text for member in pool.members)
     unhealthy = words["Unhealthy"]
     problems = tuple(_problems(pool, words))
     if unhealthy and _leaves_ill_nodes(pool):
         word = problems[0] if group is Group.WELL else word
         if not passes(pool):
+            # The causes that come before may end by themselves.
+            decisive = find_health(pool) if group is not Group.PERSON else None
             group = Group.PERSON
         elif group is Group.WELL:
             group = Group.WAITS
     also = tuple(each for each in problems if each.text != word.text)
-    why, helps = _explain(pool) if group is not Group.WELL or also else ("", "")
+    why, helps = _explain(pool, decisive) if group is not Group.WELL or also else ("", "")
     if not why and pool.facts.autoscaled:
         why = f"The autoscaler changed {pool.facts.autoscaled}."
     since, bar = _since(pool, word), _bar(pool, word)
@@ -207,9 +210,12 @@ def _problems(pool: Pool, words: Mapping[str, int]) -> Iterator[Word]:
         yield Word("off", f"{cordoned} cordoned")
 
 
-def _explain(pool: Pool) -> tuple[str, str]:
-    """Return the first cause and its first remedy; without causes, the message of AtTarget."""
-    for cause in items(pool.explanation, "causes"):
+def _explain(pool: Pool, decisive: object) -> tuple[str, str]:
+    """Return a cause and its first remedy; without causes, the message of AtTarget.
+
+    decisive: the cause that decides how the NodePool stands; None if it is the first one.
+    """
+    for cause in filter(None, (decisive, *items(pool.explanation, "causes"))):
         helps = field(cause, "helps")
         first = str(helps[0]) if isinstance(helps, list) and helps else ""
         name = pool.place.name
