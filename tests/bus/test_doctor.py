@@ -14,6 +14,7 @@ from bus.harness import PATIENCE_S, connected, fill, limit, outcome, send, servi
 from bus.stalling import stalling
 from bus.tls import HOST, encrypted, running
 from fleet.decide import SERVICE as FLEET
+from metal.decide import SERVICE as METAL
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.contract.model import API_VERSION
@@ -129,6 +130,26 @@ async def test_a_simulation_that_was_never_at_work_is_noted_and_one_that_has_gon
         report = await once_it_finds(capsys, server.url, frozenset({"service fleet"}))
         text = report["service fleet"][1]
         assert text.startswith("no replica reads the log; it committed last at ")
+
+
+async def test_real_machines_are_missed_only_where_their_service_was_at_work(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given all services of a cell without real machines
+    async with at_work(server, tmp_path), connected(server.url) as connection:
+        # when the doctor looks, then it says nothing of them
+        report = await once_it_finds(capsys, server.url, NOTHING)
+        assert "service metal" not in report
+
+        # but when the service for real machines is at work
+        async with serving(METAL, server, tmp_path / "metal.log"):
+            await until(lambda: has_message(connection, commit_subject("metal")))
+            report = await once_it_finds(capsys, server.url, NOTHING)
+            assert report["service metal"][0] == "ok"
+
+        # then it is missing once it is gone
+        report = await once_it_finds(capsys, server.url, frozenset({"service metal"}))
+        assert report["service metal"][1].startswith("no replica reads the log; it committed")
 
 
 async def test_an_agent_that_is_gone_is_a_problem_only_where_its_cluster_has_node_pools(

@@ -13,7 +13,7 @@ from nodepool.cli.options import format_option
 from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.settings import Command, Settings, from_environment
 from nodepool.cli.terminal import RED, YELLOW, colour_text, screen
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 
 if TYPE_CHECKING:
     from nodepool.client.doctor.finding import Finding
@@ -73,7 +73,7 @@ async def _collect_findings(
     from nodepool.host.version import version_of
     from nodepool.nats.wire.installed import access_to
 
-    known = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
+    known = [import_module(f"{name}.decide").SERVICE for name in EVERY]
     findings: list[Finding] = []
     async for finding in examine(
         settings.url,

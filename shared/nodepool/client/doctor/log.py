@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from nodepool.archive.floor import ABSENT, list_services
 from nodepool.client.doctor.finding import Finding, note, ok, problem
+from nodepool.client.doctor.services import is_needed
 from nodepool.nats.log.api import Json
 from nodepool.nats.log.figures import followers
 from nodepool.nats.log.streams import STREAM, stream_info, streams, whole_stream_info
@@ -107,7 +108,9 @@ async def beginning(
     if log is None or log.first <= 1:
         return
     stored = {
-        service.name: await stored_position(connection, service.name, log.log) for service in known
+        service.name: await stored_position(connection, service.name, log.log)
+        for service in known
+        if await is_needed(connection, service.name)
     }
     without = sorted(name for name, position in stored.items() if position < log.first - 1)
     if not without:

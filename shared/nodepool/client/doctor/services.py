@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from nodepool.client.contents import attributes_of
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, note, ok, problem
 from nodepool.contract.log import Entry
-from nodepool.contract.services import REPLACEABLE
+from nodepool.contract.services import OPTIONAL, REPLACEABLE
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.replicas import Replicas, replicas
@@ -27,10 +27,23 @@ async def services(
 ) -> AsyncGenerator[Finding, None]:
     """Yield a finding for each service; `own` is the version of this program."""
     readers = await replicas(connection)
+    at_work = {each.service for each in readers.at_work}
+    checked = [
+        service
+        for service in known
+        if service.name in at_work or await is_needed(connection, service.name)
+    ]
     for finding in await asyncio.gather(
-        *(_guard_check(connection, service, readers, own) for service in known)
+        *(_guard_check(connection, service, readers, own) for service in checked)
     ):
         yield finding
+
+
+async def is_needed(connection: Connection, name: str) -> bool:
+    """Return whether a service has to be at work: an optional one only if it once was."""
+    if name not in OPTIONAL:
+        return True
+    return await api.last_message(connection, STREAM, commit_subject(name)) is not None
 
 
 async def _guard_check(
