@@ -16,8 +16,10 @@ from dashboards.agents import AGENTS
 from dashboards.archive import ARCHIVE
 from dashboards.console import CONSOLE
 from dashboards.gateway import GATEWAY
+from dashboards.nodes import NODES
 from dashboards.page import Page, Variable
 from dashboards.pages import PAGES
+from dashboards.real_machines import REAL_MACHINES
 from dashboards.system import SYSTEM
 from nodepool.client import Client
 from operations.observed import PATIENCE_S, observed
@@ -66,11 +68,16 @@ OF_AGENTS = "there is no Kubernetes here; tests/kube/test_agent_watched.py asks 
 OF_GATEWAYS = "there are no accounts here; test_gateway_is_watched.py has some"
 OF_ARCHIVERS = "nothing is archived here; bus/test_archiver.py reads these metrics"
 OF_CONSOLES = "nobody looks at a console here; bus/test_console.py reads these metrics"
+OF_MACHINES = "no machine is real here; flow/test_real_machines_are_shown.py reads these metrics"
 EMPTY: Mapping[tuple[str, str, str], str] = {
     **{(asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)},
     **{(asked.page, asked.panel, asked.ref): OF_GATEWAYS for asked in queries_of(SYSTEM, GATEWAY)},
     **{(asked.page, asked.panel, asked.ref): OF_ARCHIVERS for asked in queries_of(SYSTEM, ARCHIVE)},
     **{(asked.page, asked.panel, asked.ref): OF_CONSOLES for asked in queries_of(SYSTEM, CONSOLE)},
+    **{
+        (asked.page, asked.panel, asked.ref): OF_MACHINES
+        for asked in queries_of(NODES, REAL_MACHINES)
+    },
     ("nodepool-system", "Memory of the servers", "B"): "the server is told no limit here",
 }
 """Queries that have no series, and why."""
