@@ -42,6 +42,7 @@ class Bench:
 
     error: what the next commit raises. lost_reply: whether it is stored nonetheless.
     log: where the lines about inputs are.
+    heard: the inputs of each commit that was heard of as stored.
     """
 
     def __init__(self, telemetry: Telemetry, log: Path) -> None:
@@ -62,7 +63,12 @@ class Bench:
         self.host: Host[State, Hears, Says] = Host(
             SERVICE, Settings(), telemetry, snapshots, asyncio.Event(), BatchSize(), Doubts()
         )
+        self.heard: list[int] = []
+        self.host.on_stored.append(self._hear)
         self.committing = self.new_session()
+
+    def _hear(self, proposal: Proposal[State, Hears]) -> None:
+        self.heard += [each.input.entry.position for each in proposal.processed]
 
     def new_session(self) -> Committing[State, Hears, Says]:
         """What commits in a new session of the same process."""
@@ -513,6 +519,7 @@ def test_a_commit_in_doubt_that_was_stored_is_counted_and_logged_when_it_is_read
     bench.read_own_commit()
     assert bench.run() == 0
     assert bench.processed("stored") == 3
+    assert bench.heard == [1, first, second]
 
 
 def test_a_commit_in_doubt_that_was_stored_and_is_tried_again_is_counted_once(
@@ -536,6 +543,7 @@ def test_a_commit_in_doubt_that_was_stored_and_is_tried_again_is_counted_once(
     assert bench.leadership.leading
     assert bench.run() == 1
     assert bench.logged() == [(first, "stored"), (second, "stored")]
+    assert bench.heard == [first, second]
 
 
 def test_a_commit_in_doubt_in_whose_place_another_replica_has_committed_is_not_counted(
@@ -550,7 +558,7 @@ def test_a_commit_in_doubt_in_whose_place_another_replica_has_committed_is_not_c
     bench.read_commit_of_another(position)
 
     # then that one counts it
-    assert (bench.processed("stored"), bench.logged()) == (0, [])
+    assert (bench.processed("stored"), bench.logged(), bench.heard) == (0, [], [])
     assert bench.replica.committed == position
     assert not bench.leadership.leading
 
@@ -574,6 +582,7 @@ def test_a_commit_in_doubt_is_counted_in_the_next_session_too(bench: Bench) -> N
     assert bench.replica.committed == second
     assert bench.logged() == [(first, "stored"), (second, "stored")]
     assert bench.processed("stored") == 2
+    assert bench.heard == [first, second]
     assert not bench.leadership.leading
 
 

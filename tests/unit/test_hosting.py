@@ -1,6 +1,7 @@
 """Several services in one process: the pages that they share, and the names that a user gives."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodepool.host.hosting import Hosted, Hosting
+from nodepool.host.hosting import AnyRuntime, Hosted, Hosting
 from nodepool.host.settings import Settings, SettingsError
 from quota.decide import SERVICE as QUOTA
 from testbed.pages import fetch
@@ -134,3 +135,55 @@ def test_services_of_one_process_need_a_log_file_each() -> None:
         "NODEPOOL_LOG_FILE is 'all.log'; several services need {service} in it, so that each has a"
         " file of its own"
     )
+
+
+class Bridge:
+    """What works beside a replica, and may crash with an error."""
+
+    obstacle = "the world is not there"
+
+    def __init__(self, runtime: AnyRuntime, error: Exception | None = None) -> None:
+        self._log, self._error = runtime.telemetry.log, error
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until the process stops, and then takes a moment to end."""
+        self._log.info("edge begun")
+        if self._error is not None:
+            raise self._error
+        await stop.wait()
+        await asyncio.sleep(0)
+        self._log.info("edge ended")
+
+
+async def test_an_edge_works_beside_its_replica_and_ends_before_it(tmp_path: Path) -> None:
+    # given a service with an edge
+    log = tmp_path / "quota.log"
+    settings = Settings(NOWHERE, metrics_port=-1, log_file=str(log))
+    hosting = Hosting([Hosted(QUOTA, edge=Bridge)], settings)
+    stop = asyncio.Event()
+
+    # when it works, and is stopped
+    running = asyncio.create_task(hosting.run(stop))
+    await asyncio.sleep(0.01)
+    stop.set()
+    await running
+
+    # then the replica has served the edge until its end
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert [each for each in events if each.startswith(("edge", "stop"))] == [
+        "edge begun",
+        "edge ended",
+        "stopping",
+    ]
+
+
+async def test_an_edge_that_crashes_ends_the_process_of_its_service(tmp_path: Path) -> None:
+    # given a service whose edge crashes
+    settings = Settings(NOWHERE, metrics_port=-1, log_file=str(tmp_path / "quota.log"))
+    error = ValueError("no world")
+    hosting = Hosting([Hosted(QUOTA, edge=lambda runtime: Bridge(runtime, error))], settings)
+
+    # when it works
+    # then its error ends the process
+    with pytest.raises(ValueError, match="no world"):
+        await hosting.run(asyncio.Event())

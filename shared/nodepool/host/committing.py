@@ -57,6 +57,7 @@ class Committing(Generic[S, I, O]):
         self._projector = projector
         self._telemetry = host.telemetry
         self._doubts = host.doubts
+        self._on_stored = host.on_stored
         self._snapshots = host.snapshots
         self._clock = clock
         self._timers = timers
@@ -89,7 +90,7 @@ class Committing(Generic[S, I, O]):
         own = self._doubts.resolve_commit(record, replica.log, replica.committed)
         if own is not None:
             self._telemetry.log.info("commit in doubt was stored", committed=own.position)
-            self._note_processed(self._telemetry.trace_proposal(own), "stored")
+            self._note_stored(self._telemetry.trace_proposal(own))
         if own is not None and caught_up:
             self._lead()
         else:
@@ -199,7 +200,7 @@ class Committing(Generic[S, I, O]):
         self._doubts.clear()
         self._replica.confirm_proposal(proposal, position)
         self._lead()
-        self._note_processed(proposal, "stored")
+        self._note_stored(proposal)
 
     def _lead(self) -> None:
         if self._leadership.note_own_commit():
@@ -224,6 +225,11 @@ class Committing(Generic[S, I, O]):
         self._size.note_refusal()
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
+
+    def _note_stored(self, proposal: Proposal[S, I]) -> None:
+        self._note_processed(proposal, "stored")
+        for hear in self._on_stored:
+            hear(proposal)
 
     def _note_processed(self, proposal: Proposal[S, I], outcome: str) -> None:
         self._processed += len(proposal.processed)

@@ -1,12 +1,15 @@
 """What a session of a replica gets: the objects that outlive it, and the log at its start."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple
 
 from nodepool.contract.log import LogId
+from nodepool.engine.proposal import Proposal
 from nodepool.host.batch_size import BatchSize
 from nodepool.host.doubts import Doubts
+from nodepool.host.log_clock import LogClock
 from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
@@ -24,6 +27,8 @@ class Host(Generic[S, I, O]):
     size: how many inputs a commit may have.
     doubts: the commits that may or may not be stored.
     feed: what reads the log for all services of the process; None for a service alone.
+    on_stored: called with each commit of this process once it is known to be stored.
+    log_clock: the time of the log.
     """
 
     service: Service[S, I, O]
@@ -34,6 +39,8 @@ class Host(Generic[S, I, O]):
     size: BatchSize
     doubts: Doubts[S, I]
     feed: Feed | None = None
+    on_stored: list[Callable[[Proposal[S, I]], None]] = field(default_factory=list)
+    log_clock: LogClock = field(default_factory=LogClock)
 
 
 class Start(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from random import random
-from typing import Any
+from typing import Any, Protocol
 
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.services import FEED
@@ -33,15 +33,28 @@ AnyRuntime = Runtime[Any, Any, Any]
 """A replica of a service with any state and any messages."""
 
 
+class Edge(Protocol):
+    """What works beside a replica, and connects it to the world outside of the bus."""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Return why it does not do its work, as one line; None if it does."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; the replica still works until this returns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hosted:
     """A service that a process can run.
 
     configure: makes the service, if what it says depends on a setting.
+    edge: makes what connects a replica of the service to the world outside of the bus, if anything.
     """
 
     service: AnyService
     configure: Callable[[Settings], AnyService] | None = None
+    edge: Callable[[AnyRuntime], "Edge"] | None = None
 
     def make(self, settings: Settings) -> AnyService:
         """Return the service as these settings want it."""
@@ -55,14 +68,34 @@ class _Kept:
     crash: why it does not work, as one line; empty while it works.
     """
 
+    hosted: Hosted
     service: AnyService
     runtime: AnyRuntime
     crash: str = ""
+    edge: Edge | None = None
 
     @property
     def obstacle(self) -> str | None:
         """Return why the replica is not ready; None if it is ready."""
-        return self.crash or self.runtime.obstacle()
+        own = self.crash or self.runtime.obstacle()
+        return own or (None if self.edge is None else self.edge.obstacle)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set: the replica, and beside it what connects it to the world."""
+        make = self.hosted.edge
+        if make is None:
+            await self.runtime.run(stop)
+            return
+        self.edge = edge = make(self.runtime)
+        is_over = asyncio.Event()
+        working = asyncio.create_task(edge.run(stop))
+        working.add_done_callback(lambda _: is_over.set())
+        try:
+            await self.runtime.run(is_over)
+        finally:
+            await cancel(working)
+        if not working.cancelled():
+            working.result()  # Raises why it has crashed.
 
 
 class Hosting:
@@ -82,8 +115,8 @@ class Hosting:
         self._page = MetricsPage()
         self._feed = Feed() if len(hosted) > 1 else None
         self._feed_settings = settings.of(FEED) if len(hosted) > 1 else settings
-        services = [each.make(settings) for each in hosted]
-        self._kept = [_Kept(service, self._make(service)) for service in services]
+        made = [(each, each.make(settings)) for each in hosted]
+        self._kept = [_Kept(each, service, self._make(service)) for each, service in made]
 
     def _make(self, service: AnyService) -> AnyRuntime:
         return Runtime(service, self._settings.of(service.name), self._page, feed=self._feed)
@@ -164,7 +197,7 @@ class Hosting:
             began = clock()
             try:
                 if not kept.crash:
-                    await kept.runtime.run(stop)
+                    await kept.run(stop)
             except Exception as error:
                 if not self.is_shared or isinstance(error, NO_FAILURE):
                     raise

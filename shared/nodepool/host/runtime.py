@@ -7,10 +7,12 @@ Correctness does not depend on that, but on the condition of each commit.
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import BACK_OFF_S, Stale
@@ -92,6 +94,28 @@ class Runtime(Generic[S, I, O]):
             service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts(), feed
         )
         self._session: ReplicaSession[S, I, O] | None = None
+
+    @property
+    def on_stored(self) -> list[Callable[[Proposal[S, I]], None]]:
+        """What is called with each commit of this process once it is known to be stored."""
+        return self._host.on_stored
+
+    def log_time(self) -> datetime:
+        """Return the time of the log now, whatever the clock of this machine says."""
+        return self._host.log_clock.now(asyncio.get_running_loop().time())
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether the replica works, and has made the last commit of the service."""
+        progress = self._progress()
+        return self.ready.is_set() and progress is not None and progress.leading
+
+    @property
+    def connection(self) -> Connection:
+        """Return the connection of the session; raise ConnectionClosed if there is none."""
+        if self._session is None:
+            raise ConnectionClosed(self._fault)
+        return self._session.connection
 
     @property
     def committing(self) -> bool:

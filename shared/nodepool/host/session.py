@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -218,7 +218,7 @@ class ReplicaSession(Generic[S, I, O]):
         waits = (self.committing.seconds_left(now), self._firing.seconds_left(now))
         return max(0.001, min([IDLE_S, *(left for left in waits if left is not None)]))
 
-    def _read(self, entries: Iterable[Entry]) -> None:
+    def _read(self, entries: Sequence[Entry]) -> None:
         began, now, caught_up = time.thread_time(), self._clock(), self._is_caught_up
         for entry in entries:
             if not self.replica.open:
@@ -227,6 +227,7 @@ class ReplicaSession(Generic[S, I, O]):
             if committed_by_another:
                 self.committing.handle_unknown_commit(entry, now, caught_up=caught_up)
             self._firing.read(entry, now)
+        self._host.log_clock.note(entries[-1].time, now)
         self._host.snapshots.note_work(time.thread_time() - began)
 
     def _is_at_work(self) -> bool:
