@@ -409,7 +409,7 @@ def test_only_edges_that_speak_http_need_aiohttp() -> None:
         f"{module.name} imports {'.'.join(parts)}"
         for module in modules()
         if room_of(module.name) != KUBE and module.package != "agent"
-        if not module.name.startswith("metal.host.redfish.")
+        if not module.name.startswith("metal.host.")
         for parts in module.imports()
         if parts[0] in ("aiohttp", "yarl")
     ]

@@ -98,6 +98,12 @@ def power(system: Document) -> Power:
     return _POWERS.get(text(system, "PowerState"), Power.UNKNOWN)
 
 
+def boot_progress(system: Document) -> str:
+    """Return how far the boot of a machine is; empty if the controller does not tell it."""
+    state = text(system, "BootProgress", "LastState")
+    return "" if state in ("None", "OEM") else state
+
+
 def boot_override(system: Document) -> BootOverride | None:
     """Return what the next boot is set to; None if the controller has no such setting."""
     boot = part(system, "Boot")

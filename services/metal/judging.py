@@ -54,6 +54,8 @@ class Judgement:
     unfit: tuple[Unfit, ...]
 
 
+LOG_EVIDENCE: Final = "the log of its controller says:"
+"""How the evidence of a problem begins that an entry of the log shows."""
 NVLINK_XID: Final = 74
 LOST_XID: Final = 79
 OTHER_XIDS: Final = frozenset({48, 64, 94, 95, 119, 120, 140})
@@ -81,7 +83,7 @@ def judge(reading: Reading, expected: Expected | None = None) -> Judgement:
 def _faults(reading: Reading, expected: Expected | None) -> Iterator[tuple[NodeFault, str]]:
     for entry in reading.log or ():
         if fault := fault_of(entry):
-            yield fault, f"the log of its controller says: {entry.message}"
+            yield fault, f"{LOG_EVIDENCE} {entry.message}"
     gpus = reading.gpus
     if gpus is None or reading.power is not Power.ON:
         return

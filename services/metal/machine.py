@@ -66,11 +66,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A power request that neither had its effect nor ended otherwise. due: when it is overdue."""
+    """A power request that neither had its effect nor ended otherwise.
+
+    due: when it is overdue.
+    is_answered: whether it was sent, and its process has said what became of it.
+    """
 
     number: int
     action: PowerAction
     due: datetime
+    is_answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,12 @@ class Machine:
             and not self.silence
             and not self.seen.stranger
         )
+
+    @property
+    def settled(self) -> int:
+        """The number of the last request that is answered or overdue, as all before it are."""
+        is_open = self.request is not None and not self.request.is_answered
+        return self.number - is_open
 
     @property
     def is_settled(self) -> bool:

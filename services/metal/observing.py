@@ -58,9 +58,10 @@ def observe(machine: Machine, event: Seeing, now: datetime, *, has_agent: bool) 
         case ControllerSilent():
             return machine if machine.declared is None else replace(machine, silence=event.cause)
         case PowerAnswered():
-            is_refused = event.outcome == "refused"
-            if request is None or request.number != event.number or not is_refused:
+            if request is None or request.number != event.number:
                 return machine
+            if event.outcome != "refused":
+                return replace(machine, request=replace(request, is_answered=True))
             fault = event.cause or "its controller refused the request"
             # What powers the machine on from now on is not this request.
             return replace(end_request(machine, now, fault), runs_for=None)

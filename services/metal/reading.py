@@ -120,6 +120,7 @@ class Reading:
     """What a controller says of its machine.
 
     health: the worst health of all parts.
+    progress: how far the boot is, such as `OSRunning`; empty if the controller does not tell it.
     serial, uuid, model: of the machine; empty if the controller does not tell them.
     memory_gib, memory_health: of all memory; None if the size is not told.
     boot: the boot override as found; None if the controller has none.
@@ -131,6 +132,7 @@ class Reading:
 
     power: Power
     health: Health
+    progress: str = ""
     serial: str = ""
     uuid: str = ""
     model: str = ""
@@ -142,6 +144,11 @@ class Reading:
     trips: tuple[Trip, ...] | None = None
     log: tuple[LogEntry, ...] | None = None
     unread: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether a system runs; whether it is on, if the controller does not tell more."""
+        return self.power is Power.ON and self.progress in ("", "OSRunning")
 
     @property
     def gpus(self) -> tuple[Processor, ...] | None:

@@ -66,7 +66,7 @@ joinToken: {{environment: ACME_JOIN}}
 apiVersion: metal/v1alpha1
 kind: WipeProfile
 instanceType: gd-8xh100ib-i128
-image: https://boot.example/wipe.efi
+image: https://boot.example/wipe.efi?report={{report}}
 """
 REFERENCE = "write the secret to a file of mode 0600 and name that file with {file: /its/path}"
 
@@ -128,7 +128,9 @@ def test_a_cluster_boots_its_own_profile_or_else_that_of_all() -> None:
     ]
 
     assert images == ["https://boot.example/acme.efi", "https://boot.example/node.efi", ""]
-    assert inventory.wipes["gd-8xh100ib-i128"].image == "https://boot.example/wipe.efi"
+    assert (
+        inventory.wipes["gd-8xh100ib-i128"].image == "https://boot.example/wipe.efi?report={report}"
+    )
 
 
 # What to write for what, where that is told if not at what was written, the field, and the cause.
@@ -212,6 +214,20 @@ MISTAKES = [
     ("10.0.12.1", "10.0.12.1/redfish", "", "machines[0].controller.address", "must end after"),
     ("10.0.12.1", "10.0.12.1:99999", "", "machines[0].controller.address", "is no address"),
     ('system: "1"', 'system: "1/2"', "", "machines[1].controller.system", "is no id of a system"),
+    (
+        "?report={report}",
+        "",
+        "image: https://boot.example/wipe",
+        "image",
+        "must hold {report}, the address of its report",
+    ),
+    (
+        "image: https://boot.example/wipe",
+        "target: Pxe\nimage: https://boot.example/wipe",
+        "",
+        "target",
+        "must be UefiHttp",
+    ),
     ("kind: WipeProfile", "kind: Wipe", "", "kind", "did you mean WipeProfile?"),
     ("kind: WipeProfile", "kind: 7", "", "kind", "must be one of Rack, BootProfile, WipeProfile"),
     (

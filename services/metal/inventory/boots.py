@@ -6,8 +6,9 @@ from typing import Final
 
 from metal.inventory.addresses import REFERENCE_RULE, image_fault, reference_fault
 from metal.inventory.faults import FaultOf
-from metal.inventory.model import Boot, BootProfile, InventoryDocument, Rack, WipeProfile
+from metal.inventory.model import REPORT, Boot, BootProfile, InventoryDocument, Rack, WipeProfile
 from metal.inventory.unique import Unique
+from metal.reading import BootTarget
 from nodepool.contract import grammar
 from nodepool.contract.catalog import type_fault
 
@@ -39,6 +40,10 @@ def list_wipe_faults(profile: WipeProfile, unique: Unique) -> Iterator[FaultOf]:
     yield from unique.wipe(profile)
     if not 1 <= profile.within_minutes <= WIPE_MINUTES_MAX:
         yield ("withinMinutes",), f"must lie between 1 and {WIPE_MINUTES_MAX}"
+    if profile.target is not BootTarget.UEFI_HTTP:
+        yield ("target",), "must be UefiHttp: no other boot tells the image where to report"
+    if REPORT not in profile.image:
+        yield ("image",), f"must hold {REPORT}, the address of its report: add ?report={REPORT}"
     yield from _boot(profile)
 
 
@@ -67,6 +72,8 @@ def list_missing(
         return
     kind = document.instance_type
     for profile, purpose in ((BootProfile, "join a cluster"), (WipeProfile, "be wiped")):
+        if profile is WipeProfile and not document.wipes:
+            continue
         given = (each for each in documents if isinstance(each, profile))
         if not any(each.instance_type == kind for each in given):
             cause = f"{kind} has no {profile.__name__}, so its machines cannot {purpose}; add one"

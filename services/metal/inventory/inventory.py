@@ -38,7 +38,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class KnownMachine:
-    """A machine of the inventory: where it stands, how it is reached, what it is made of."""
+    """A machine of the inventory: where it stands, how it is reached, what it is made of.
+
+    wipes: whether it is wiped after each stay.
+    """
 
     zone: str
     name: str
@@ -47,6 +50,7 @@ class KnownMachine:
     position: int
     place: Place
     expected: Expected
+    wipes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ def _known(rack: Rack, machine: Machine) -> KnownMachine:
         position=machine.position,
         place=place_of(rack, machine),
         expected=_with_gpus(machine.expected, rack.instance_type),
+        wipes=rack.wipes,
     )
 
 

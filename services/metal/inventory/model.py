@@ -7,6 +7,8 @@ from metal.reading import BootTarget
 from nodepool.contract.model import Value
 
 API_VERSION: Final = "metal/v1alpha1"
+REPORT: Final = "{report}"
+"""What stands for the address of the report of a wipe in the address of its image."""
 
 
 class Reference(Value):
@@ -76,13 +78,18 @@ class Machine(Value):
 
 
 class Rack(Value):
-    """A rack of machines of one type. controllers: how their controllers are reached."""
+    """A rack of machines of one type.
+
+    wipes: whether they are wiped after each stay; what a machine was added with counts.
+    controllers: how their controllers are reached.
+    """
 
     api_version: Literal["metal/v1alpha1"]
     kind: Literal["Rack"]
     name: str
     zone: str
     instance_type: str
+    wipes: bool = True
     controllers: Access = Access()
     machines: tuple[Machine, ...]
 
@@ -116,8 +123,9 @@ class BootProfile(Boot):
 
 
 class WipeProfile(Boot):
-    """What machines of a type boot to be wiped.
+    """What machines of a type boot to be wiped, over HTTP.
 
+    image: its address, in which `{report}` stands for the address to which it tells its end.
     within_minutes: how long that takes at most.
     """
 

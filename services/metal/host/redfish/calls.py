@@ -28,20 +28,23 @@ class Calls:
         """Whether the last call has failed."""
         return self._failures > 0
 
-    async def make(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what a call returns, when it is its turn; raise Fault if it fails."""
+    async def make(self, call: Callable[[], Awaitable[T]], within_s: float = 0.0) -> T:
+        """Return what a call returns, when it is its turn; raise Fault if it fails.
+
+        within_s: how long the call may take, if not as long as any.
+        """
+        seconds = within_s or self._shared.limits.call_s
         self._check_pause()
         async with self._turns, self._shared.lanes.turn(has_failed=self.has_failed):
             # Another call may have failed since this one began to wait.
             self._check_pause()
             try:
-                async with asyncio.timeout(self._shared.limits.call_s):
+                async with asyncio.timeout(seconds):
                     result = await call()
             except Fault as fault:
                 self._note(fault.failure)
                 raise
             except TimeoutError:
-                seconds = self._shared.limits.call_s
                 late = Fault(Trouble.TIMED_OUT, f"not all was answered within {seconds:g} s")
                 self._note(late.failure)
                 raise late from None

@@ -67,6 +67,7 @@ class Collector:
         return Reading(
             power=documents.power(system),
             health=documents.health(system),
+            progress=documents.boot_progress(system),
             serial=text(system, "SerialNumber"),
             uuid=text(system, "UUID"),
             model=text(system, "Model"),

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
+from typing import NamedTuple
 
-from metal.documents import Document, at, link, part, text
+from metal.documents import Document, at, boot_override, link, part, text
 from metal.host.redfish.calls import Calls
 from metal.host.redfish.collecting import Collector, Paths
 from metal.host.redfish.credentials import Secrets
@@ -14,7 +15,16 @@ from metal.host.redfish.login import Login
 from metal.host.redfish.shared import Shared
 from metal.host.redfish.wire import Answer, Wire
 from metal.inventory.inventory import Place
-from metal.reading import ALL_PARTS, LOG_START, BootTarget, Part, Position, Reading, ResetType
+from metal.reading import (
+    ALL_PARTS,
+    LOG_START,
+    BootOverride,
+    BootTarget,
+    Part,
+    Position,
+    Reading,
+    ResetType,
+)
 from metal.replies import Done, Failure, Outcome, Refused, Trouble, Unknown
 
 ENTRIES = 50
@@ -45,7 +55,10 @@ class Controller:
     ) -> Reading | Failure:
         """Return a reading with these parts, and so many of the log's entries above a position."""
         try:
-            return await self._calls.make(lambda: self._collector().read(parts, above, entries))
+            return await self._calls.make(
+                lambda: self._collector().read(parts, above, entries),
+                within_s=self._limits.parts_s if parts else self._limits.call_s,
+            )
         except Fault as fault:
             return self._tell(fault)
 
@@ -60,6 +73,14 @@ class Controller:
         except Fault as fault:
             return self._tell(fault)
         return None
+
+    async def read_boot(self) -> BootOverride | Failure | None:
+        """Return what the machine boots from next; None if the controller has no such setting."""
+        try:
+            found = await self._calls.make(self._boot_document)
+        except Fault as fault:
+            return self._tell(fault)
+        return boot_override(found.document)
 
     async def reset(self, kind: ResetType) -> Outcome:
         """Send one reset, at most once, and return what became of it."""
@@ -107,18 +128,22 @@ class Controller:
             signed = await self._login.headers()
         raise self._wire.explain(answer, f"{method} {path}")
 
-    async def _set_boot(self, target: BootTarget, uri: str) -> None:
+    async def _boot_document(self) -> "_BootDocument":
+        """Return where the next boot is set; some controllers have a document of its own for it."""
         system, version = await self._collector().system()
-        _check_offer(target, at(system, "Boot", "BootSourceOverrideTarget@Redfish.AllowableValues"))
-        path = self._paths.system
-        # Some controllers take changes of the next boot at a document of its own only.
+        offered = at(system, "Boot", "BootSourceOverrideTarget@Redfish.AllowableValues")
         settings = link(system, "@Redfish.Settings", "SettingsObject")
         if settings:
             answer = await self._get(settings)
             if answer.is_success and part(answer.document, "Boot"):
-                path, version = settings, answer.headers.get("ETag", "")
-                system = part({"": answer.document}, "")
-        boot = _boot_change(part(system, "Boot"), target, uri)
+                document = part({"": answer.document}, "")
+                return _BootDocument(settings, document, answer.headers.get("ETag", ""), offered)
+        return _BootDocument(self._paths.system, system, version, offered)
+
+    async def _set_boot(self, target: BootTarget, uri: str) -> None:
+        path, document, version, offered = await self._boot_document()
+        _check_offer(target, offered)
+        boot = _boot_change(part(document, "Boot"), target, uri)
         answer = await self._ask("PATCH", path, {"Boot": boot}, version.removeprefix("W/"))
         if answer.status == HTTPStatus.PRECONDITION_FAILED:
             answer = await self._ask("PATCH", path, {"Boot": boot})
@@ -142,6 +167,18 @@ class Controller:
             await self._login.renew(signed)
         if not answer.is_success:
             raise self._wire.explain(answer, f"POST {path}")
+
+
+class _BootDocument(NamedTuple):
+    """Where the next boot of a machine is set.
+
+    document, version: as found at its path. offered: what the machine can boot from.
+    """
+
+    path: str
+    document: Document
+    version: str
+    offered: object
 
 
 def _check_offer(value: str, offered: object) -> None:

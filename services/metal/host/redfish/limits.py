@@ -10,7 +10,8 @@ class Limits:
     idle_s: how long an unused connection is kept. With TLS each takes some 200 KiB of memory, and
         many controllers stand few connections.
     connect_s, request_s: how long a connection, and a request with its answer, may take.
-    call_s: how long a reading, a change of the boot or a reset may take with all its requests.
+    call_s: how long a short reading, a change of the boot or a reset may take in all.
+    parts_s: how long a reading with parts may take.
     closing_s: how long all sessions together may take to be ended.
     answer_bytes: how large an answer may be.
     per_controller: the calls at a time to one controller.
@@ -28,6 +29,7 @@ class Limits:
     connect_s: float = 5.0
     request_s: float = 15.0
     call_s: float = 60.0
+    parts_s: float = 300.0
     closing_s: float = 15.0
     answer_bytes: int = 2 * 1024 * 1024
     per_controller: int = 2

@@ -1,0 +1,54 @@
+"""What the inventory declares of a machine, as the log says it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from metal.inventory.inventory import KnownMachine
+from metal.machine import Declared
+from nodepool.contract.catalog import rack_size
+from nodepool.contract.events import MachineDeclared
+from nodepool.placement.racks import NVLINK_DOMAIN
+
+RACK: Final = "node.coreweave.cloud/rack"
+RACK_NAME: Final = "ds.coreweave.com/physical-topology.rack-name"
+SLOT: Final = "node.coreweave.cloud/slot"
+
+
+def build_declaration(known: KnownMachine) -> MachineDeclared:
+    """Return that the inventory has a machine, as it has it now."""
+    return MachineDeclared(
+        zone=known.zone,
+        machine=known.name,
+        instance_type=known.instance_type,
+        labels=_labels(known),
+        wipes=known.wipes,
+        digest=_digest(known),
+    )
+
+
+def is_declared(declared: Declared | None, declaration: MachineDeclared) -> bool:
+    """Return whether the log has the declaration of a machine already."""
+    if declared is None:
+        return False
+    found = declared.instance_type, dict(declared.labels), declared.wipes, declared.digest
+    wanted = declaration.instance_type, dict(declaration.labels)
+    return found == (*wanted, declaration.wipes, declaration.digest)
+
+
+def _labels(known: KnownMachine) -> Mapping[str, str]:
+    """Return the topology labels of a machine; a rack that is one is an NVLink domain."""
+    labels = {RACK: known.rack, RACK_NAME: known.rack, SLOT: str(known.position)}
+    return labels | ({NVLINK_DOMAIN: known.rack} if rack_size(known.instance_type) else {})
+
+
+def _digest(known: KnownMachine) -> str:
+    """Return what changes with the controller or the expected hardware of a machine."""
+    place, expected = known.place, known.expected
+    content = (
+        (place.address, place.system, place.ca_file, place.fingerprint),
+        (place.credentials.file, place.credentials.environment),
+        expected.model_dump(mode="json"),
+    )
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,263 @@
+"""Reads the controllers again and again, and says what the log does not have yet.
+
+Only the replica that decides does so. It compares each reading with what the log says, so a reading
+that got lost is said again, and one that another replica has said is not.
+"""
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Final
+
+from metal.declaring import is_declared
+from metal.host.managed import Managed, ManagedMachines
+from metal.host.redfish.limits import Limits
+from metal.host.replica import MetalReplica, Stored
+from metal.host.term import NEVER, Polled, Term
+from metal.machine import Machine
+from metal.reading import ALL_PARTS, LOG_START, Reading
+from metal.replies import Failure, Trouble
+from metal.sight import build_report, has_moved, is_news, recall_faults, see
+from nodepool.contract.events import (
+    ControllerReported,
+    ControllerSilent,
+    MachineCheckRequested,
+    MachineDeclared,
+    MachineUndeclared,
+    PowerOverdue,
+)
+from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.keys import MachineKey, machine_parts
+from nodepool.host.edge import FAULTS
+
+Observation = MachineDeclared | MachineUndeclared | ControllerReported | ControllerSilent
+"""What is said of a machine."""
+AWAITED_S: Final = 2.0
+"""How often a controller is read from which something is awaited."""
+COMPLETE_S: Final = 300.0
+"""How often a reading has all parts, even if nobody asks for that."""
+UNREAD_S: Final = 0.1
+"""How long to wait for what was said to come back from the log."""
+FAILURES_MAX: Final = 2
+"""After so many failed calls in a row, a controller is silent."""
+AT_ONCE: Final = frozenset({Trouble.UNAUTHORIZED, Trouble.NO_CREDENTIAL, Trouble.UNTRUSTED})
+"""Failures that do not end by themselves."""
+TURN_S: Final = 0.5
+"""The longest pause of the loop."""
+
+
+class Poller:
+    """Polls while its replica leads; each machine is read by one task at a time."""
+
+    def __init__(
+        self, replica: MetalReplica, machines: ManagedMachines, limits: Limits, poll_s: float
+    ) -> None:
+        self._replica = replica
+        self._machines = machines
+        self._poll_s = poll_s
+        self._turn = asyncio.Event()
+        self._says = asyncio.Semaphore(limits.at_once)
+        self._term: Term | None = None
+        self._held: set[MachineKey] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._clock = asyncio.get_running_loop().time
+
+    def hear(self, stored: Stored) -> None:
+        """Read a machine at once if a decision waits for that."""
+        for item in stored.processed:
+            for envelope in item.envelopes:
+                if isinstance(envelope.data, MachineCheckRequested | PowerOverdue):
+                    self.wake(envelope.data.machine_key)
+
+    def wake(self, key: MachineKey) -> None:
+        """Read a machine at once, if this replica polls."""
+        if self._term is not None:
+            self._term.put(key, self._clock())
+            self._turn.set()
+
+    def hold(self, key: MachineKey) -> None:
+        """Ask the controller of a machine for nothing, as a request to it must not wait."""
+        self._held.add(key)
+        polled = self._term.polled.get(key) if self._term is not None else None
+        if polled is not None and polled.interrupt is not None:
+            polled.interrupt()
+
+    def release(self, key: MachineKey) -> None:
+        """Read a machine again that was held."""
+        self._held.discard(key)
+        self.wake(key)
+
+    def begin(self) -> None:
+        """Compare everything with the inventory again, as it has changed."""
+        if self._term is not None:
+            self._spread(self._term)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        try:
+            while True:
+                self._take_turn()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause_s()):
+                        await self._turn.wait()
+                self._turn.clear()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _take_turn(self) -> None:
+        if not self._replica.is_leading or self._machines.inventory is None:
+            self._term = None
+            return
+        if self._term is None:
+            self._term = Term()
+            self._spread(self._term)
+        for key in self._term.take(self._clock()):
+            polled = self._term.polled[key]
+            if polled.is_busy:
+                self._term.put(key, self._clock() + UNREAD_S)
+                continue
+            polled.is_busy = True
+            task = asyncio.create_task(self._visit(self._term, key, polled))
+            self._tasks.add(task)
+            task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._replica.log.error("reading crashed", exc_info=task.exception())
+
+    def _pause_s(self) -> float:
+        queue = self._term.queue if self._term is not None else []
+        return max(0.0, min(TURN_S, queue[0][0] - self._clock())) if queue else TURN_S
+
+    def _spread(self, term: Term) -> None:
+        """Have all machines read, those that are declared and those that were, within a while."""
+        now = self._clock()
+        keys = {*self._machines.keys()}
+        keys |= {key for key, each in self._replica.state.machines.items() if each.declared}
+        for key in keys:
+            term.put(key, now + random.random() * min(self._poll_s, len(keys) / 100))
+
+    async def _visit(self, term: Term, key: MachineKey, polled: Polled) -> None:
+        """Look at one machine, and have it read again later."""
+        pause = self._poll_s
+        try:
+            pause = await self._look(term, key, polled)
+        except FAULTS as error:
+            self._replica.log.warning("not said", machine=key, cause=str(error))
+        finally:
+            polled.is_busy = False
+            if self._term is term:
+                term.put(key, self._clock() + pause * random.uniform(0.9, 1.1))
+                self._turn.set()
+
+    async def _look(self, term: Term, key: MachineKey, polled: Polled) -> float:
+        """Say what is new of one machine; return how soon to look again, in seconds."""
+        if polled.said_at > self._replica.committed or key in self._held:
+            return UNREAD_S
+        managed, machine = self._machines.get(key), self._replica.machine(key)
+        if managed is None:
+            if machine.declared is None:
+                del term.polled[key]
+                return NEVER
+            zone, name = machine_parts(key)
+            return await self._say(term, polled, MachineUndeclared(zone=zone, machine=name))
+        if not is_declared(machine.declared, managed.declaration):
+            return await self._say(term, polled, managed.declaration)
+        settled, checks = machine.settled, machine.checks
+        is_complete = self._is_complete_due(machine, polled)
+        task = asyncio.current_task()
+        assert task is not None, "each visit is a task"
+        polled.interrupt = task.cancel
+        try:
+            found = await self._read(managed, polled, is_complete=is_complete)
+        finally:
+            polled.interrupt = None
+        if isinstance(found, Failure):
+            event: Observation | None = self._note_failure(key, managed, polled, found)
+        else:
+            self._note_reading(term, key, polled, found, checks)
+            event = self._find_news(term, key, managed, polled, settled)
+        if event is not None and self._machines.get(key) is managed:
+            return await self._say(term, polled, event)
+        return AWAITED_S if _is_awaited(self._replica.machine(key)) else self._poll_s
+
+    async def _say(self, term: Term, polled: Polled, event: Observation) -> float:
+        """Store an observation, unless this replica does not lead any more."""
+        async with self._says:
+            if self._term is term and self._replica.is_leading:
+                polled.said_at = await self._replica.say(event)
+        return UNREAD_S
+
+    def _is_complete_due(self, machine: Machine, polled: Polled) -> bool:
+        is_late = self._clock() - polled.complete_at >= COMPLETE_S
+        return is_late or machine.checks > polled.check
+
+    async def _read(
+        self, managed: Managed, polled: Polled, *, is_complete: bool
+    ) -> Reading | Failure:
+        """Return a reading; one with all parts if it is due, or if the machine has moved."""
+        sight = polled.sight
+        polled.is_complete = is_complete
+        if not is_complete:
+            found = await managed.controller.read(frozenset())
+            if isinstance(found, Failure) or not has_moved(sight, found):
+                return found
+            polled.is_complete = True
+        above = sight.above if sight is not None and sight.above is not None else LOG_START
+        return await managed.controller.read(ALL_PARTS, above)
+
+    def _note_reading(
+        self, term: Term, key: MachineKey, polled: Polled, found: Reading, checks: int
+    ) -> None:
+        """Remember a reading; checks: the number of the last check when it began."""
+        machine = self._replica.machine(key)
+        polled.failures, polled.trouble = 0, None
+        if polled.is_complete:
+            polled.complete_at = self._clock()
+            seen = machine.seen
+            last = max(polled.check, seen.check if seen is not None else 0)
+            polled.check = last if found.unread else checks
+        polled.sight = see(polled.sight, found, recall_faults(machine))
+        for other in term.twins.note(key, found):
+            self.wake(other)
+
+    def _find_news(
+        self, term: Term, key: MachineKey, managed: Managed, polled: Polled, settled: int
+    ) -> ControllerReported | None:
+        """Return what the last reading says; None if the log has it."""
+        assert polled.sight is not None, "a reading has come"
+        report = build_report(
+            managed.known,
+            polled.sight,
+            digest=managed.declaration.digest,
+            settled=settled,
+            check=polled.check,
+            twin=term.twins.find(key),
+        )
+        return report if is_news(self._replica.machine(key), report) else None
+
+    def _note_failure(
+        self, key: MachineKey, managed: Managed, polled: Polled, found: Failure
+    ) -> ControllerSilent | None:
+        """Return that a controller is silent, if it is, and the log does not have that."""
+        machine = self._replica.machine(key)
+        polled.failures += not found.is_repeated
+        if polled.failures < FAILURES_MAX and found.trouble not in AT_ONCE:
+            return None
+        is_other = polled.trouble not in (None, found.trouble)
+        polled.trouble = found.trouble
+        if machine.silence and not is_other:
+            return None
+        cause = f"{found.trouble}: {found.text}"[:TEXT_LIMIT]
+        zone, name = managed.known.zone, managed.known.name
+        return ControllerSilent(zone=zone, machine=name, cause=cause)
+
+
+def _is_awaited(machine: Machine) -> bool:
+    """Return whether the next reading is needed soon."""
+    stay = machine.stay
+    is_booting = stay is not None and not stay.outcome
+    is_under_way = machine.request is not None or machine.check is not None
+    return is_booting or is_under_way or machine.wipe_due is not None or bool(machine.silence)

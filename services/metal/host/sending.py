@@ -1,0 +1,206 @@
+"""Sends the power requests that this process has stored, each at most once."""
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final, Literal, assert_never
+
+from metal.host.managed import Managed, ManagedMachines
+from metal.host.polling import Poller
+from metal.host.redfish.limits import Limits
+from metal.host.replica import MetalReplica, Stored
+from metal.host.reporting import Addresses
+from metal.inventory.model import Boot
+from metal.reading import BootOverride, BootTarget, ResetType
+from metal.replies import Done, Failure, Outcome, Refused, Unknown
+from metal.sight import find_stranger
+from nodepool.contract.events import PowerAnswered, PowerRequested
+from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.real_machines import PowerAction
+from nodepool.host.edge import FAULTS
+from nodepool.state.back_off import pause_s
+
+RESETS: Final[dict[PowerAction, ResetType]] = {
+    "on": ResetType.ON,
+    "off": ResetType.FORCE_OFF,
+    "shutdown": ResetType.GRACEFUL_SHUTDOWN,
+}
+ANSWER_S: Final = (0.2, 5.0)
+"""The first and the longest pause until an answer is published again."""
+ENDING_S: Final = 5.0
+"""How long requests under way may go on when the process stops."""
+
+
+class _Refusal(Exception):
+    """A request is not sent, for the reason that its text tells."""
+
+
+class Sender:
+    """Sends each request after its commit is stored, and never once it is overdue.
+
+    What another process has stored, or an earlier one of this replica, is nobody's to send: once it
+    is overdue, there is another intention.
+    """
+
+    def __init__(
+        self,
+        replica: MetalReplica,
+        machines: ManagedMachines,
+        limits: Limits,
+        addresses: Addresses,
+        poller: Poller,
+    ) -> None:
+        self._replica = replica
+        self._machines = machines
+        self._call = timedelta(seconds=limits.call_s)
+        self._addresses = addresses
+        self._poller = poller
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_open = True
+
+    def hear(self, stored: Stored) -> None:
+        """Begin to send each request of a commit that is stored."""
+        for item in stored.processed:
+            for envelope in item.envelopes:
+                request = envelope.data
+                if isinstance(request, PowerRequested) and self._is_open:
+                    due = item.input.entry.time + timedelta(seconds=request.within_s)
+                    task = asyncio.create_task(self._send_alone(request, due))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._replica.log.error("request crashed", exc_info=task.exception())
+
+    async def finish(self) -> None:
+        """Send nothing more; give what is under way a moment to end."""
+        self._is_open = False
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=ENDING_S)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _send_alone(self, request: PowerRequested, due: datetime) -> None:
+        """Carry out a request while nothing else is asked of its controller."""
+        key = request.machine_key
+        self._poller.hold(key)
+        try:
+            await self._send(request, due)
+        finally:
+            self._poller.release(key)
+
+    async def _send(self, request: PowerRequested, due: datetime) -> None:
+        """Carry out a request, and say what became of it, unless it is overdue."""
+        await self._replica.wait_ready(request.within_s)
+        try:
+            outcome, cause = _describe(await self._carry_out(request, due))
+        except _Refusal as refusal:
+            outcome, cause = "refused", str(refusal)
+        answer = PowerAnswered(
+            zone=request.zone,
+            machine=request.machine,
+            number=request.number,
+            outcome=outcome,
+            cause=cause[:TEXT_LIMIT],
+        )
+        self._replica.log.info(
+            "power request sent",
+            machine=request.machine_key,
+            number=request.number,
+            action=request.action,
+            outcome=answer.outcome,
+            cause=answer.cause,
+        )
+        await self._say(answer, due)
+
+    async def _say(self, answer: PowerAnswered, due: datetime) -> None:
+        """Store an answer, again and again until it is overdue."""
+        failures = 0
+        while self._replica.now() < due:
+            with suppress(*FAULTS):
+                await self._replica.say(answer)
+                return
+            failures += 1
+            await asyncio.sleep(pause_s(failures, *ANSWER_S, random.random()))
+
+    async def _carry_out(self, request: PowerRequested, due: datetime) -> Outcome:
+        """Return what became of a request; raise _Refusal for one that is not sent."""
+        managed = self._machines.get(request.machine_key)
+        if managed is None:
+            raise _Refusal("the inventory does not have the machine")
+        self._check_open(request, due)
+        if request.boot_from:
+            await self._set_boot(managed, request)
+        # The last moment: what follows takes no longer than one call.
+        self._check_open(request, due)
+        return await managed.controller.reset(RESETS[request.action])
+
+    def _check_open(self, request: PowerRequested, due: datetime) -> None:
+        """Raise _Refusal for a request that is overdue, or could be before its call has ended."""
+        if self._replica.now() + self._call >= due:
+            raise _Refusal("it could not be sent in time")
+        current = self._replica.machine(request.machine_key).request
+        if current is None or current.number != request.number or current.is_answered:
+            raise _Refusal("it was given up before it could be sent")
+
+    async def _set_boot(self, managed: Managed, request: PowerRequested) -> None:
+        """Set what a machine boots from once, and read it back; raise _Refusal if it is not so."""
+        profile = self._find_profile(managed, request)
+        if request.boot_from == "wipe" and not self._addresses.are_taken:
+            raise _Refusal("no wipe can tell its end: set NODEPOOL_METAL_REPORT_PORT")
+        reading = await managed.controller.read(frozenset())
+        if isinstance(reading, Failure):
+            raise _Refusal(f"it could not be read before it is powered on: {reading.text}")
+        if stranger := find_stranger(managed.known, reading):
+            raise _Refusal(stranger)
+        image = ""
+        if profile.target is BootTarget.UEFI_HTTP:
+            image = self._addresses.fill(profile.image, request)
+        failure = await managed.controller.set_boot(profile.target, image)
+        if failure is not None:
+            raise _Refusal(f"its next boot could not be set: {failure.text}")
+        found = await managed.controller.read_boot()
+        if isinstance(found, Failure):
+            raise _Refusal(f"its next boot could not be read back: {found.text}")
+        if not _keeps(found, profile.target, image):
+            shown = "none" if found is None else f"{found.target or 'None'} {found.enabled}"
+            raise _Refusal(
+                f"its controller forgets the boot override: {profile.target} Once was set, and"
+                f" {shown} was read back"
+            )
+
+    def _find_profile(self, managed: Managed, request: PowerRequested) -> Boot:
+        """Return what a machine boots for a request; raise _Refusal if nothing is declared."""
+        inventory, kind = self._machines.inventory, managed.known.instance_type
+        profile: Boot | None = None
+        if inventory is not None and request.boot_from == "wipe":
+            profile = inventory.wipes.get(kind)
+        elif inventory is not None:
+            profile = inventory.boot_profile(kind, request.org, request.cluster)
+        if profile is None:
+            word = "WipeProfile" if request.boot_from == "wipe" else "BootProfile"
+            raise _Refusal(f"the inventory has no {word} for {kind}")
+        return profile
+
+
+def _describe(outcome: Outcome) -> tuple[Literal["done", "refused", "unknown"], str]:
+    """Return what became of a reset as an answer says it: in one word, and why."""
+    match outcome:
+        case Done():
+            return "done", ""
+        case Refused(reason):
+            return "refused", reason.text
+        case Unknown(reason):
+            return "unknown", reason.text
+        case _:
+            assert_never(outcome)
+
+
+def _keeps(found: BootOverride | None, target: BootTarget, image: str) -> bool:
+    """Return whether a controller has kept what it was told to boot from once."""
+    if found is None or found.enabled != "Once" or found.target != target:
+        return False
+    return not image or found.uri == image

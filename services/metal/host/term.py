@@ -1,0 +1,63 @@
+"""What one time of polling knows: each machine, when it is read next, and the twins."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from metal.host.twins import Twins
+from metal.replies import Trouble
+from metal.sight import Sight
+from nodepool.contract.keys import MachineKey
+
+NEVER: Final = float("inf")
+
+
+@dataclass
+class Polled:
+    """What is known of a machine since this replica leads.
+
+    due: when it is read next. is_busy: whether it is looked at now.
+    interrupt: ends the reading that is under way; None if none is.
+    said_at: the position of what was last said of it.
+    sight: what its readings have shown; complete_at: when it was last read completely.
+    is_complete: whether its last reading has all parts.
+    check: the last check for which it was read completely.
+    failures: the failed calls in a row. trouble: the kind of the failure that was said.
+    """
+
+    due: float = NEVER
+    is_busy: bool = False
+    interrupt: Callable[[], object] | None = None
+    said_at: int = 0
+    sight: Sight | None = None
+    complete_at: float = -NEVER
+    is_complete: bool = False
+    check: int = 0
+    failures: int = 0
+    trouble: Trouble | None = None
+
+
+@dataclass
+class Term:
+    """One time in which this replica leads, with one inventory."""
+
+    polled: dict[MachineKey, Polled] = field(default_factory=dict)
+    queue: list[tuple[float, MachineKey]] = field(default_factory=list)
+    twins: Twins = field(default_factory=Twins)
+
+    def put(self, key: MachineKey, due: float) -> None:
+        """Have a machine read at a moment, if it is not read earlier."""
+        polled = self.polled.setdefault(key, Polled())
+        if due < polled.due:
+            polled.due = due
+            heapq.heappush(self.queue, (due, key))
+
+    def take(self, now: float) -> Iterable[MachineKey]:
+        """Yield the machines that are to be read now."""
+        while self.queue and self.queue[0][0] <= now:
+            due, key = heapq.heappop(self.queue)
+            polled = self.polled.get(key)
+            if polled is not None and polled.due == due:
+                polled.due = NEVER
+                yield key

@@ -1,0 +1,64 @@
+"""The inventory file while the process runs: read at its start, and whenever it changes."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from metal.host.inventory_file import InventoryError, read_inventory
+from metal.inventory.inventory import Inventory
+from nodepool.host.logs import Logger
+
+LOOK_S: Final = 1.0
+"""How often the file is looked at."""
+
+
+class InventoryWatch:
+    """Reads an inventory; one that cannot be used is refused whole, and the last one stays.
+
+    fault: why the file as it is now is refused, as one line; empty if it is in force.
+    """
+
+    def __init__(self, path: Path, log: Logger, on_change: Callable[[Inventory], None]) -> None:
+        self.fault = ""
+        self._path = path
+        self._log = log
+        self._on_change = on_change
+        self._mark: object = None
+        self._asked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Read the file whenever it changes, and at SIGHUP, until cancelled."""
+        loop = asyncio.get_running_loop()
+        with suppress(RuntimeError, ValueError):  # Only a main thread gets signals.
+            loop.add_signal_handler(signal.SIGHUP, self._asked.set)
+        while True:
+            mark = await asyncio.to_thread(self._look)
+            if mark != self._mark or self._asked.is_set():
+                self._mark = mark
+                self._asked.clear()
+                await self._read()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._asked.wait()
+
+    def _look(self) -> object:
+        """Return what changes with the content of the file."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            return error.errno
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    async def _read(self) -> None:
+        try:
+            inventory = await asyncio.to_thread(read_inventory, self._path)
+        except InventoryError as error:
+            self.fault = error.faults[0]
+            self._log.error("inventory refused", faults=error.faults, path=str(self._path))
+            return
+        self.fault = ""
+        self._log.info("inventory read", machines=len(inventory.machines), path=str(self._path))
+        self._on_change(inventory)

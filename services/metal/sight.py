@@ -1,0 +1,131 @@
+"""What is known of a machine from all readings since its process began, and what that says.
+
+A short reading has no parts; those of the last complete one count until the machine changes its
+power state or its boot goes on.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from immutables import Map
+
+from metal.inventory.inventory import KnownMachine
+from metal.judging import LOG_EVIDENCE, fault_of, judge
+from metal.machine import Machine
+from metal.reading import LOG_START, LogEntry, Position, Reading
+from nodepool.contract.events import ControllerReported
+from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.health import NodeFault
+from nodepool.contract.real_machines import SENTENCES_MAX, Power
+
+NO_FAULTS: Final[Map[NodeFault, str]] = Map()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The last reading of a machine, with the parts of the last complete one.
+
+    above: the newest entry of its log that was read; None before the first log.
+    logged: the problems that entries of the log have shown since it was powered on.
+    """
+
+    reading: Reading
+    above: Position | None = None
+    logged: Map[NodeFault, str] = NO_FAULTS
+
+
+def recall_faults(machine: Machine) -> Map[NodeFault, str]:
+    """Return the problems that entries of the log have shown to an earlier process."""
+    seen = machine.seen
+    faults = seen.faults.items() if seen is not None else ()
+    return Map({fault: text for fault, text in faults if text.startswith(LOG_EVIDENCE)})
+
+
+def has_moved(sight: Sight | None, reading: Reading) -> bool:
+    """Return whether the parts of the last complete reading say nothing of the machine now."""
+    if sight is None:
+        return True
+    last = sight.reading
+    return (last.power, last.progress) != (reading.power, reading.progress)
+
+
+def see(sight: Sight | None, reading: Reading, recalled: Map[NodeFault, str] = NO_FAULTS) -> Sight:
+    """Return what is known of a machine after a reading.
+
+    recalled: what an earlier process knew of the log. The entries that the first reading finds say
+        nothing, because they may be from before the machine was last powered on.
+    """
+    known = sight or Sight(reading, logged=recalled)
+    if reading.log is None and not has_moved(sight, reading):
+        last = known.reading
+        reading = replace(
+            reading,
+            processors=last.processors,
+            macs=last.macs,
+            trips=last.trips,
+            unread=last.unread,
+        )
+    entries = reading.log or ()
+    newest = max((each.position for each in entries), default=known.above or LOG_START)
+    above = newest if reading.log is not None else known.above
+    logged = known.logged
+    if reading.power is Power.OFF:
+        logged = NO_FAULTS
+    elif known.above is not None:
+        logged = _log_faults(logged, entries)
+    return Sight(replace(reading, log=None), above, logged)
+
+
+def _log_faults(logged: Map[NodeFault, str], entries: tuple[LogEntry, ...]) -> Map[NodeFault, str]:
+    for entry in entries:
+        fault = fault_of(entry)
+        if fault is not None and fault not in logged:
+            logged = logged.set(fault, f"{LOG_EVIDENCE} {entry.message}")
+    return logged
+
+
+def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
+    """Return why this is not the declared machine; empty if it is. twin: has its serial too."""
+    expected = known.expected.serial
+    if reading.serial and reading.serial.casefold() != expected.casefold():
+        return f"the serial number is {reading.serial}, and {expected} is expected"
+    return twin
+
+
+def build_report(
+    known: KnownMachine, sight: Sight, *, digest: str, settled: int, check: int, twin: str = ""
+) -> ControllerReported:
+    """Return what is said of a machine.
+
+    A machine that boots may seem to lack memory and GPUs, so these are compared once its system
+    runs.
+    """
+    reading = sight.reading
+    is_booting = reading.power is Power.ON and not reading.runs
+    judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
+    stranger = find_stranger(known, reading, twin)
+    judgement = judge(judged, known.expected)
+    unfit = [each.sentence[:TEXT_LIMIT] for each in judgement.unfit if each.sentence != stranger]
+    faults = {**judgement.faults, **sight.logged}
+    return ControllerReported(
+        zone=known.zone,
+        machine=known.name,
+        digest=digest,
+        settled=settled,
+        check=check,
+        power=reading.power,
+        runs=reading.runs,
+        stranger=stranger[:TEXT_LIMIT],
+        unfit=tuple(unfit[:SENTENCES_MAX]),
+        faults={fault: text[:TEXT_LIMIT] for fault, text in faults.items()},
+    )
+
+
+def is_news(machine: Machine, report: ControllerReported) -> bool:
+    """Return whether the log has no such reading of a machine as its last one."""
+    seen = machine.seen
+    if seen is None or machine.silence:
+        return True
+    known = (seen.settled, seen.check, seen.power, seen.runs, seen.stranger, seen.unfit)
+    said = (report.settled, report.check, report.power, report.runs, report.stranger, report.unfit)
+    return known != said or dict(seen.faults) != dict(report.faults)

@@ -1,0 +1,152 @@
+"""What is said of a machine after its readings, complete and short ones."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from immutables import Map
+
+from metal.declaring import RACK, build_declaration, is_declared
+from metal.inventory.inventory import KnownMachine, Place
+from metal.inventory.model import Expected, Gpus, Reference
+from metal.machine import Declared, Machine, Request, Seen
+from metal.reading import Health, LogEntry, Position, Processor, Reading
+from metal.sight import NO_FAULTS, Sight, build_report, has_moved, is_news, recall_faults, see
+from nodepool.contract.events import ControllerReported
+from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.real_machines import SENTENCES_MAX, Power
+from support.constants import H100, ZONE
+
+PLACE = Place("https://10.0.0.1", Reference(file="/bmc"), fingerprint="ab" * 32)
+KNOWN = KnownMachine(
+    ZONE, "m1", H100, "r1", 3, PLACE, Expected(serial="SN1", memory_gib=64, gpus=Gpus(count=1))
+)
+ON = Reading(
+    Power.ON,
+    Health.OK,
+    serial="SN1",
+    memory_gib=64,
+    processors=(Processor("GPU_1", "GPU", "H100", Health.OK),),
+    log=(),
+)
+SHORT = replace(ON, processors=None, log=None)
+OFF = replace(ON, power=Power.OFF)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(number: int, message: str = "Xid (PCI:0000:18:00): 79") -> LogEntry:
+    """An entry of the log of a controller."""
+    return LogEntry(Position(MOMENT, number, str(number)), Health.CRITICAL, message)
+
+
+def report(sight: Sight, twin: str = "") -> ControllerReported:
+    """What is said after readings."""
+    return build_report(KNOWN, sight, digest="d", settled=2, check=1, twin=twin)
+
+
+def test_a_short_reading_keeps_what_the_last_complete_one_has_shown() -> None:
+    lost = replace(ON, processors=())
+
+    sight = see(see(None, lost), SHORT)
+
+    assert report(sight).faults == {"gpu-lost": "its controller sees 0 GPUs of 1"}
+
+
+def test_a_short_reading_of_a_machine_that_has_moved_keeps_nothing() -> None:
+    sight = see(see(None, replace(ON, processors=())), replace(SHORT, progress="OSBootStarted"))
+
+    assert has_moved(see(None, ON), replace(SHORT, progress="OSBootStarted"))
+    assert sight.reading.processors is None
+
+
+def test_a_machine_that_boots_is_not_compared_until_its_system_runs() -> None:
+    bare = replace(ON, memory_gib=None, processors=())
+
+    booting = report(see(None, replace(bare, progress="MemoryInitializationStarted")))
+    runs = report(see(None, replace(bare, progress="OSRunning")))
+
+    assert (booting.runs, booting.unfit, booting.faults) == (False, (), {})
+    assert (runs.runs, len(runs.unfit), [*runs.faults]) == (True, 2, ["gpu-lost"])
+
+
+def test_entries_of_the_log_count_from_the_first_reading_on_and_until_the_power_is_off() -> None:
+    begun = see(None, replace(ON, log=(entry(1),)))
+    shown = see(begun, replace(ON, log=(entry(2),)))
+    later = see(see(shown, SHORT), replace(ON, log=()))
+    off = see(later, replace(OFF, log=(entry(3),)))
+    again = see(off, replace(ON, log=()))
+
+    assert report(begun).faults == {}
+    assert "79" in report(shown).faults["gpu-lost"]
+    assert report(later).faults == report(shown).faults
+    assert (off.above, report(again).faults) == (entry(3).position, {})
+
+
+def test_a_process_that_takes_over_knows_what_entries_of_the_log_have_shown() -> None:
+    evidence = "the log of its controller says: Xid 79"
+    faults = NO_FAULTS.set("gpu-lost", evidence).set("nvlink", "its controller sees it")
+    machine = Machine(seen=Seen(0, 0, Power.ON, True, "", (), faults))
+
+    sight = see(None, ON, recall_faults(machine))
+
+    assert report(sight).faults == {"gpu-lost": evidence}
+
+
+def test_another_serial_number_is_a_stranger_and_a_missing_one_is_unfit() -> None:
+    other = report(see(None, replace(ON, serial="SN9")))
+    none = report(see(None, replace(ON, serial="")))
+    twin = report(see(None, ON), twin="SN1 is the serial number of another too")
+
+    assert other.stranger == "the serial number is SN9, and SN1 is expected"
+    assert other.unfit == ()
+    assert (none.stranger, len(none.unfit)) == ("", 1)
+    assert twin.stranger == "SN1 is the serial number of another too"
+
+
+def test_reasons_are_bounded() -> None:
+    gpus = tuple(Processor(f"G{n}" + "x" * 2_000, "GPU", "", Health.CRITICAL) for n in range(40))
+
+    unfit = report(see(None, replace(ON, processors=gpus))).unfit
+
+    assert len(unfit) == SENTENCES_MAX
+    assert max(map(len, unfit)) <= TEXT_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (Machine(), True),
+        (Machine(seen=Seen(2, 1, Power.ON, True, "", (), Map())), False),
+        (Machine(seen=Seen(1, 1, Power.ON, True, "", (), Map())), True),
+        (Machine(seen=Seen(2, 0, Power.ON, True, "", (), Map())), True),
+        (Machine(seen=Seen(2, 1, Power.OFF, True, "", (), Map())), True),
+        (Machine(seen=Seen(2, 1, Power.ON, True, "", (), Map()), silence="gone"), True),
+    ],
+)
+def test_a_reading_is_news_if_the_log_has_another_one(machine: Machine, expected: bool) -> None:
+    assert is_news(machine, report(see(None, ON))) is expected
+
+
+def test_a_request_is_settled_once_it_is_answered_or_overdue() -> None:
+    open_, answered = Request(3, "on", MOMENT), Request(3, "on", MOMENT, is_answered=True)
+
+    settled = [Machine(number=3, request=each).settled for each in (open_, answered, None)]
+
+    assert settled == [2, 3, 3]
+
+
+def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
+    event = build_declaration(KNOWN)
+    declared = Declared(event.instance_type, event.labels, event.wipes, event.digest)
+
+    assert event.labels[RACK] == "r1"
+    assert is_declared(declared, event)
+    assert not is_declared(None, event)
+    for other in (
+        replace(KNOWN, wipes=False),
+        replace(KNOWN, rack="r2"),
+        replace(KNOWN, place=replace(PLACE, system="2")),
+        replace(KNOWN, place=replace(PLACE, credentials=Reference(file="/other"))),
+        replace(KNOWN, expected=Expected(serial="SN2", memory_gib=64)),
+    ):
+        assert not is_declared(declared, build_declaration(other))
