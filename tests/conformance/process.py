@@ -24,6 +24,7 @@ class ProcessTrial(Trial):
     """A trial of `python -m <provider>`; `close` ends all that it has started.
 
     settings: variables of its environment.
+    module: what to run, if it is not the provider itself.
     """
 
     def __init__(
@@ -33,9 +34,11 @@ class ProcessTrial(Trial):
         server: NatsServer,
         folder: Path,
         settings: Mapping[str, str],
+        module: str = "",
     ) -> None:
         super().__init__(name, machines)
         self._server, self._folder, self._settings = server, folder, settings
+        self._module = module or name
         self._runner = asyncio.Runner()
         self._entries: list[Entry] = []
         self._end = 0.0
@@ -65,7 +68,7 @@ class ProcessTrial(Trial):
             self._process.process.kill()
             self._process.process.wait(PATIENCE_S)
         process = launched(
-            self.provider, self._server, self._folder, free_port(), others=self._settings
+            self._module, self._server, self._folder, free_port(), others=self._settings
         )
         self._process = self._processes.enter_context(process)
         self._end = time.monotonic() + PATIENCE_S

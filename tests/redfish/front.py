@@ -51,7 +51,9 @@ class Front:
     resets: each reset that arrived; carried_out: each that reached the machine; effects: which of
         those that arrived these were, counted from 0. One that nobody waits for is carried out too.
     tokens: the sessions that are open.
+    delay_s: how long it takes for each answer.
     holding: how many requests it has held so far.
+    acted: called with each reset that has reached the machine.
     """
 
     machine: Emulated
@@ -79,7 +81,9 @@ class Front:
     connections: set[object] = field(default_factory=set)
     tokens: dict[str, str] = field(default_factory=dict)
     boot: Document = field(default_factory=dict)
+    delay_s: float = 0.0
     holding: int = 0
+    acted: Callable[[str], None] = field(default=lambda _: None)
     held_more: asyncio.Condition = field(default_factory=asyncio.Condition)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -124,6 +128,7 @@ class Front:
         if is_reset:
             number = len(self.resets)
             self.resets.append(json.loads(body)["ResetType"])
+        await asyncio.sleep(self.delay_s)
         if _ends(request.path, self.held):
             async with self.held_more:
                 self.holding += 1
@@ -135,6 +140,7 @@ class Front:
         if is_reset:
             self.carried_out.append(self.resets[number])
             self.effects.append(number)
+            self.acted(self.resets[number])
         return self._hang_up(request) if request.method in self.breaks_after else answer
 
     async def _fault(self, request: web.Request, body: bytes) -> web.StreamResponse | None:

@@ -1,0 +1,25 @@
+"""A cell of two hundred machines, half of which become Nodes and leave again."""
+
+from pathlib import Path
+
+from nodepool.contract.events import MachineAdded
+from redfish.cell import at_work, audit_round, make_nodes, remove_nodes
+from redfish.emulator import emulator
+from redfish.site import a_site
+
+MACHINES, NODES = 200, 100
+PATIENCE_S = 900.0
+"""One emulator answers some forty requests per second for all machines."""
+
+
+async def test_a_hundred_of_two_hundred_machines_become_nodes_and_are_wiped(
+    tmp_path: Path,
+) -> None:
+    with emulator(tmp_path) as machines:
+        async with a_site(machines, tmp_path, MACHINES, wipes=True) as site:
+            with at_work(site, hurry=False):
+                await site.expect(MachineAdded, count=MACHINES, within_s=PATIENCE_S)
+                await make_nodes(site, NODES, PATIENCE_S)
+                await remove_nodes(site, NODES, PATIENCE_S)
+
+            audit_round(site, NODES)

@@ -1,0 +1,343 @@
+"""A site: emulated machines, an inventory of them, a bus, and the real process of `metal`."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched
+from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Event, Message, wrap
+from nodepool.contract.subjects import address_of, subject_of
+from nodepool.local.server import NatsServer
+from nodepool.nats.log import api
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection, connect
+from redfish.emulator import Emulator
+from redfish.front import ENVIRONMENT, PASSWORD, SECRETS, USER, Front, fronted
+from support.constants import H100, ZONE
+from testbed.ports import free_port
+
+M = TypeVar("M", bound=Message)
+NODE_IMAGE = "http://boot.test/node.efi"
+WIPE_IMAGE = "http://boot.test/wipe.efi?report={report}"
+MEMORY_GIB = 2048
+RACK = 50
+"""How many machines a rack of the site has."""
+KEY = "k" * 64
+
+
+@dataclass
+class Rig:
+    """A machine of the site: its controller, and what it shows.
+
+    serial, expected: the serial number that it shows, and that the inventory expects.
+    is_wiped: whether it is wiped after each stay.
+    memory_gib: the memory that it shows.
+    entries: the log of its controller.
+    progress: how far its boot is; empty if its controller does not tell.
+    power: the power state that its controller shows wrongly; empty if it shows the right one.
+    booted: what it has booted, in order; empty for its disk.
+    ends_wipe: whether a wipe that it boots ends well; None if it does not end by itself.
+    end_wipe: ends the wipe that it has booted last.
+    is_listed: whether the inventory has it.
+    """
+
+    name: str
+    front: Front
+    serial: str
+    expected: str
+    is_wiped: bool = True
+    memory_gib: int = MEMORY_GIB
+    progress: str = ""
+    power: str = ""
+    booted: list[str] = field(default_factory=list)
+    ends_wipe: bool | None = True
+    is_listed: bool = True
+    end_wipe: Callable[[], None] = field(default=lambda: None)
+    entries: list[dict[str, str]] = field(default_factory=list)
+
+    def show(self, system: dict[str, Any]) -> None:
+        """Show what the emulator does not have."""
+        system["SerialNumber"] = self.serial
+        system["MemorySummary"] = {"TotalSystemMemoryGiB": self.memory_gib}
+        if self.progress:
+            system["BootProgress"] = {"LastState": self.progress}
+        if self.power:
+            system["PowerState"] = self.power
+        system["LogServices"] = self.add_documents()
+
+    def add_documents(self) -> dict[str, str]:
+        """Give its controller a log; where that is."""
+        logs = f"{self.front.path}/LogServices"
+        entries = {"@odata.id": f"{logs}/SEL/Entries"}
+        self.front.documents |= {
+            logs: {"Members": [{"Id": "SEL", "Entries": entries}]},
+            f"{logs}/SEL/Entries": {"Members": self.entries},
+        }
+        return {"@odata.id": logs}
+
+    def add_entry(self, message: str) -> None:
+        """Add an entry to its log."""
+        number, moment = len(self.entries), "2026-01-01T00:00:00Z"
+        entry = {"Id": str(number), "Created": moment, "Severity": "Critical", "Message": message}
+        self.entries.append(entry)
+
+    def describe(self) -> dict[str, object]:
+        """The machine in the inventory."""
+        return {
+            "name": self.name,
+            "position": int(self.name[1:]) % RACK + 1,
+            "controller": {
+                "address": f"http://127.0.0.1:{self.front.port}",
+                "system": self.front.machine.id,
+            },
+            "expected": {"serial": self.expected, "memoryGib": MEMORY_GIB, "gpus": {"count": 0}},
+        }
+
+
+class Site:
+    """The machines, the bus and the processes of one test."""
+
+    def __init__(self, server: NatsServer, folder: Path, *, wipes: bool) -> None:
+        self.server, self.folder = server, folder
+        self.rigs: dict[str, Rig] = {}
+        self.entries = list[Entry]()
+        self.report_port = free_port()
+        self.report_url = f"http://127.0.0.1:{self.report_port}"
+        self.inventory = folder / "inventory.yaml"
+        self.wipes = wipes
+        self._numbers = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.credentials = folder / "credentials"
+        self.credentials.write_text(f"{USER}:{PASSWORD}")
+        self.credentials.chmod(0o600)
+        (folder / "key").write_text(KEY)
+        (folder / "key").chmod(0o600)
+        self._connection: Connection
+        self._reader: Reader
+
+    async def open(self) -> None:
+        """Read the log."""
+        self._connection = await connect(self.server.url, "site", patience_s=PATIENCE_S)
+        await provision(self._connection)
+        self._reader = Reader(self._connection, STREAM, ["np.>"])
+        await self._reader.open()
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        for task in self._tasks:
+            task.cancel()
+        await self._reader.close()
+        await self._connection.close()
+
+    def add(self, front: Front) -> Rig:
+        """A machine behind a controller; it is declared when the inventory is written."""
+        number = len(self.rigs)
+        rig = Rig(f"m{number}", front, serial=f"SN{number}", expected=f"SN{number}")
+        rig.is_wiped = self.wipes
+        front.changes[front.machine.id] = rig.show
+        front.acted = lambda kind: self._act(rig, kind)
+        self.rigs[rig.name] = rig
+        return rig
+
+    def _act(self, rig: Rig, kind: str) -> None:
+        """What happens in a machine after a reset."""
+        if kind != "On":
+            return
+        boot, rig.front.boot = rig.front.boot, {}
+        image = str(boot.get("HttpBootUri") or "")
+        rig.booted.append(image)
+        if "wipe" not in image:
+            return
+
+        def end(*, passed: bool = True) -> None:
+            self._tasks.add(asyncio.create_task(self._report(image, passed=passed)))
+
+        rig.end_wipe = end
+        if rig.ends_wipe is not None:
+            end(passed=rig.ends_wipe)
+
+    async def _report(self, image: str, *, passed: bool) -> None:
+        """What the image for wiping does at its end: it tells that until it is heard."""
+        address = URL(image).query["report"]
+        content = {"passed": passed} | ({} if passed else {"cause": "a disk has failed"})
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.post(address, json=content) as answer:
+                        if answer.status != 503:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.1)
+
+    def declare(self) -> None:
+        """Write the inventory of all machines."""
+        racks = [*self._racks(is_wiped=True), *self._racks(is_wiped=False)]
+        base = {"apiVersion": "metal/v1alpha1", "instanceType": H100}
+        boot = {**base, "kind": "BootProfile", "image": NODE_IMAGE, "joinToken": {"file": "/t"}}
+        wipe = {**base, "kind": "WipeProfile", "image": WIPE_IMAGE}
+        documents = [*racks, boot, wipe]
+        written = self.inventory.with_suffix(".new")
+        written.write_text("\n---\n".join(map(json.dumps, documents)))
+        written.replace(self.inventory)
+
+    def _racks(self, *, is_wiped: bool) -> Iterator[dict[str, object]]:
+        rigs = [each for each in self.rigs.values() if each.is_listed]
+        listed = [each.describe() for each in rigs if each.is_wiped == is_wiped]
+        for first in range(0, len(listed), RACK):
+            yield {
+                "apiVersion": "metal/v1alpha1",
+                "kind": "Rack",
+                "name": f"{'wiped' if is_wiped else 'kept'}-{first // RACK}",
+                "zone": ZONE,
+                "instanceType": H100,
+                "wipes": is_wiped,
+                "controllers": {"credentials": {"file": str(self.credentials)}},
+                "machines": listed[first : first + RACK],
+            }
+
+    @contextmanager
+    def process(self, *, hurry: bool = True, **settings: str) -> Iterator[ReplicaProcess]:
+        """A process of `metal`; it is killed at the end. hurry: whether minutes take seconds."""
+        given = {**self.settings(hurry=hurry), **settings}
+        name = "redfish.program metal" + (" --hurry" if hurry else "")
+        with launched(
+            name,
+            self.server,
+            self.folder,
+            free_port(),
+            output=None,
+            others=ENVIRONMENT,
+            **given,
+        ) as process:
+            yield process
+
+    def settings(self, *, hurry: bool) -> dict[str, str]:
+        """The settings of a process of `metal`."""
+        return {
+            "inventory": str(self.inventory),
+            "metal_poll_seconds": "1" if hurry else "30",
+            "metal_report_port": str(self.report_port),
+            "metal_report_url": self.report_url,
+            "metal_report_key_file": str(self.folder / "key"),
+        }
+
+    @contextmanager
+    def services(self) -> Iterator[ReplicaProcess]:
+        """All services beside the provider, in one process."""
+        names = "validator quota capacity allocator lifecycle preemption autoscaler aggregator"
+        log = str(self.folder / "{service}.log")
+        with launched(
+            f"redfish.program {names}", self.server, self.folder, free_port(), log_file=log
+        ) as process:
+            yield process
+
+    def check_secrets(self) -> None:
+        """Raise AssertionError if a secret is in the log, or in what a process has logged."""
+        texts = {str(each.position): each.content.decode() for each in self.entries}
+        texts |= {each.name: each.read_text() for each in self.folder.glob("*.log")}
+        texts |= {each.name: each.read_text() for each in self.folder.glob("*.err")}
+        # The user's name is a word that messages of the test use too.
+        secrets = {*SECRETS, KEY} - {USER}
+        found = [name for name, text in texts.items() if any(each in text for each in secrets)]
+        assert found == []
+
+    async def tell(self, *messages: Message) -> None:
+        """Store messages as whoever says them."""
+        for message in messages:
+            speaker = message.speaker if isinstance(message, Event) else ""
+            envelope = wrap(message, id=f"t{next(self._numbers)}", source=speaker or "trial")
+            await api.publish_event(
+                self._connection, subject_of(message, speaker), envelope.encode()
+            )
+
+    async def read(self, timeout_s: float = 0.05) -> None:
+        """Read what is new in the log."""
+        self.entries += await self._reader.next(timeout_s=timeout_s)
+
+    def said(self, kind: type[M], machine: str = "", **fields: object) -> list[M]:
+        """All messages of a class with these values."""
+        return [each for _, each in self.placed(kind, machine, **fields)]
+
+    def placed(self, kind: type[M], machine: str = "", **fields: object) -> Sequence[tuple[int, M]]:
+        """All messages of a class with these values, with their positions."""
+        found = []
+        for entry in self.entries:
+            if not entry.subject.endswith(f".{kind.__name__}"):
+                continue
+            envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+            assert not isinstance(envelope, Unreadable), envelope
+            data = envelope.data
+            if (not machine or machine == getattr(data, "machine", None)) and all(
+                getattr(data, name) == value for name, value in fields.items()
+            ):
+                found.append((entry.position, data))
+        return found
+
+    async def expect(
+        self,
+        kind: type[M],
+        machine: str = "",
+        *,
+        count: int = 1,
+        within_s: float = PATIENCE_S,
+        **fields: object,
+    ) -> M:
+        """The last of so many messages of a class with these values, as soon as they are there."""
+        try:
+            async with asyncio.timeout(within_s):
+                while len(found := self.said(kind, machine, **fields)) < count:
+                    await self.read(0.2)
+        except TimeoutError:
+            raise AssertionError(
+                f"no {kind.__name__} of {machine} {fields} after:\n{self.story(machine)}"
+            ) from None
+        return found[count - 1]
+
+    async def until(self, holds: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
+        """Return as soon as something holds."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not holds():
+                    await self.read()
+        except TimeoutError:
+            raise AssertionError(f"it does not hold after:\n{self.story()}") from None
+
+    def story(self, machine: str = "") -> str:
+        """The log, one line for each message, for a failure."""
+        lines = []
+        for entry in self.entries:
+            address = address_of(entry.subject)
+            if address is not None and (not machine or address.path[2] == machine):
+                data = json.loads(entry.content).get("data")
+                lines.append(f"{entry.position} {address.service} {address.name} {data}")
+        return "\n".join(lines[-60:])
+
+
+@asynccontextmanager
+async def a_site(
+    machines: Emulator, folder: Path, count: int, *, wipes: bool = False
+) -> AsyncIterator[Site]:
+    """A site with so many machines that are declared; no process runs yet."""
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(NatsServer(folder / "nats", free_port(), BINARY))
+        site = Site(server, folder, wipes=wipes)
+        await site.open()
+        stack.push_async_callback(site.close)
+        for _ in range(count):
+            front = await stack.enter_async_context(fronted(machines.machine()))
+            site.add(front)
+        site.declare()
+        yield site
+        site.check_secrets()
