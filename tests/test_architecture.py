@@ -25,6 +25,7 @@ from nodepool.contract.messages import (
     ProviderEvent,
     members,
 )
+from nodepool.contract.metal_metrics import OF_THE_DRIVER
 from nodepool.contract.providers import (
     ProviderHears,
     ProviderSays,
@@ -907,6 +908,7 @@ def test_every_metric_that_a_readme_names_exists() -> None:
             *OF_THE_GATEWAY,
             *OF_THE_ARCHIVER,
             *OF_THE_CONSOLE,
+            *OF_THE_DRIVER,
         )
     } | {metrics.SERVICE_LABEL}
 

@@ -16,6 +16,7 @@ from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
 from nodepool.contract.invariants import RULES as RULES_THAT_HOLD
+from nodepool.contract.metal_metrics import OF_THE_DRIVER
 from nodepool.contract.metrics import SERVICE_LABEL
 from nodepool.contract.node_failures import INTENDED, NodeFailure
 from nodepool.contract.services import EVERY, SERVICES
@@ -105,6 +106,7 @@ def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
             *OF_THE_GATEWAY,
             *OF_THE_ARCHIVER,
             *OF_THE_CONSOLE,
+            *OF_THE_DRIVER,
         )
         for suffix in (SUFFIXES if item.kind == "histogram" else ("",))
     }

@@ -16,6 +16,7 @@ from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
+from nodepool.contract.metal_metrics import OF_THE_DRIVER
 from support.grafana import everything, filled, panels, queries
 
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.uid)
@@ -118,6 +119,7 @@ def test_every_metric_is_on_a_dashboard() -> None:
             *OF_THE_GATEWAY,
             *OF_THE_ARCHIVER,
             *OF_THE_CONSOLE,
+            *OF_THE_DRIVER,
         )
         if not re.search(rf"\b{item.name}", drawn)
     ]

@@ -4,6 +4,7 @@ from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
+from nodepool.contract.metal_metrics import OF_THE_DRIVER
 from nodepool.contract.metrics import ALL
 from pages.metrics import PAGE, PROCESS, exported_by_states, of_replicas, page
 
@@ -15,7 +16,7 @@ def test_the_page_is_that_of_the_list() -> None:
 def test_every_metric_is_on_the_page_once() -> None:
     named = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
 
-    own = (*OF_THE_GATEWAY, *OF_THE_ARCHIVER, *OF_THE_CONSOLE)
+    own = (*OF_THE_GATEWAY, *OF_THE_ARCHIVER, *OF_THE_CONSOLE, *OF_THE_DRIVER)
     listed = [metric.name for metric in (*ALL, *OF_THE_AGENT, *own)]
     assert named == [*listed, *(name for name, _, _ in PROCESS)]
 

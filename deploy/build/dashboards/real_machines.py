@@ -5,8 +5,9 @@ from typing import Final
 from dashboards.graphs import lines
 from dashboards.page import Section
 from dashboards.panels import ANY_IS_A_WARNING, Query
-from dashboards.queries import OFFERING, count, of_offerings
+from dashboards.queries import OFFERING, RATE, count, of_offerings, quantile
 from dashboards.values import stat
+from nodepool.contract import metal_metrics as of_metal
 from nodepool.contract import metrics
 
 _NO_REAL_MACHINES: Final = "no real machines"
@@ -60,6 +61,24 @@ REAL_MACHINES: Final = Section(
             [Query(count(metrics.POWER_REQUESTS, "zone", by="outcome"), "{{outcome}}")],
             stacked=True,
             width=6,
+            empty=_NO_REAL_MACHINES,
+        ),
+        lines(
+            "Readings of controllers",
+            "How long readings of controllers took at most, for 95 of 100 of them.",
+            [Query(quantile(0.95, of_metal.READING_SECONDS, by="result"), "{{result}}")],
+            unit="s",
+            width=12,
+            empty=_NO_REAL_MACHINES,
+        ),
+        lines(
+            "Inventories that were read",
+            "One that is refused as a whole has a line for each fault in the log of `metal`; the "
+            "last one stays in force.",
+            [Query(count(of_metal.INVENTORIES, by="result", window=RATE), "{{result}}")],
+            stairs=True,
+            decimals=0,
+            width=12,
             empty=_NO_REAL_MACHINES,
         ),
     ],

@@ -11,7 +11,9 @@ from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.archive_metrics import OF_THE_ARCHIVER
 from nodepool.contract.console_metrics import OF_THE_CONSOLE
 from nodepool.contract.gateway_metrics import OF_THE_GATEWAY
+from nodepool.contract.metal_metrics import OF_THE_DRIVER
 from nodepool.contract.metrics import ALL, Metric
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.contract.services import EDGES, SERVICES
 
 ROOT = Path(__file__).parents[3]
@@ -26,8 +28,8 @@ HEAD = """\
 # Metrics
 
 Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of `agent_metrics.py`,
-`gateway_metrics.py`, `archive_metrics.py` and `console_metrics.py` beside it, from which `make
-metrics` writes this page.
+`gateway_metrics.py`, `archive_metrics.py`, `console_metrics.py` and `metal_metrics.py` beside it,
+from which `make metrics` writes this page.
 `/metrics` of each service shows them in Prometheus'
 [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
@@ -72,8 +74,8 @@ def _rows() -> Iterator[tuple[str, ...]]:
             where += "".join(f", {edge}" for edge in EDGES if metric in of_an_edge(edge))
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"`{metric.name}`", metric.kind, labels, metric.help, where
-    of_edges = (OF_THE_AGENT, OF_THE_GATEWAY, OF_THE_ARCHIVER, OF_THE_CONSOLE)
-    for edge, own in zip(EDGES, of_edges, strict=True):
+    of_edges = (OF_THE_AGENT, OF_THE_GATEWAY, OF_THE_ARCHIVER, OF_THE_CONSOLE, OF_THE_DRIVER)
+    for edge, own in zip((*EDGES, PROVIDER), of_edges, strict=True):
         for metric in own:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
             yield f"`{metric.name}`", metric.kind, labels, metric.help, edge

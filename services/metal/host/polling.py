@@ -169,11 +169,12 @@ class Poller:
         is_complete = self._is_complete_due(machine, polled)
         task = asyncio.current_task()
         assert task is not None, "each visit is a task"
-        polled.interrupt = task.cancel
+        polled.interrupt, began = task.cancel, self._clock()
         try:
             found = await self._read(managed, polled, is_complete=is_complete)
         finally:
             polled.interrupt = None
+        self._count(found, self._clock() - began)
         if isinstance(found, Failure):
             event: Observation | None = self._note_failure(key, managed, polled, found)
         else:
@@ -189,6 +190,12 @@ class Poller:
             if self._term is term and self._replica.is_leading:
                 polled.said_at = await self._replica.say(event)
         return UNREAD_S
+
+    def _count(self, found: Reading | Failure, seconds: float) -> None:
+        """Count a reading, unless the controller is in a pause and was not asked."""
+        has_failed = isinstance(found, Failure)
+        if not (isinstance(found, Failure) and found.is_repeated):
+            self._replica.figures.count_reading(seconds, has_failed=has_failed)
 
     def _is_complete_due(self, machine: Machine, polled: Polled) -> bool:
         is_late = self._clock() - polled.complete_at >= COMPLETE_S

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from metal import Hears, Says
+from metal.host.figures import Figures
 from metal.machine import Machine
 from metal.state import State
 from nodepool.contract.keys import MachineKey
@@ -21,10 +22,11 @@ Stored = Proposal[State, Hears]
 
 
 class MetalReplica:
-    """The replica of `metal` in this process, as its driver sees it."""
+    """The replica of `metal` in this process, as its driver sees it. figures: what it counts."""
 
     def __init__(self, runtime: Runtime[State, Hears, Says]) -> None:
         self._runtime = runtime
+        self.figures = Figures(runtime.telemetry.metrics.families)
 
     @property
     def log(self) -> Logger:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from metal.host.inventory_file import InventoryError, read_inventory
+from metal.host.replica import MetalReplica
 from metal.inventory.inventory import Inventory
-from nodepool.host.logs import Logger
 
 LOOK_S: Final = 1.0
 """How often the file is looked at."""
@@ -21,10 +21,12 @@ class InventoryWatch:
     fault: why the file as it is now is refused, as one line; empty if it is in force.
     """
 
-    def __init__(self, path: Path, log: Logger, on_change: Callable[[Inventory], None]) -> None:
+    def __init__(
+        self, path: Path, replica: MetalReplica, on_change: Callable[[Inventory], None]
+    ) -> None:
         self.fault = ""
         self._path = path
-        self._log = log
+        self._log, self._figures = replica.log, replica.figures
         self._on_change = on_change
         self._mark: object = None
         self._asked = asyncio.Event()
@@ -57,8 +59,10 @@ class InventoryWatch:
             inventory = await asyncio.to_thread(read_inventory, self._path)
         except InventoryError as error:
             self.fault = error.faults[0]
+            self._figures.count_inventory(is_refused=True)
             self._log.error("inventory refused", faults=error.faults, path=str(self._path))
             return
         self.fault = ""
+        self._figures.count_inventory(is_refused=False)
         self._log.info("inventory read", machines=len(inventory.machines), path=str(self._path))
         self._on_change(inventory)

@@ -32,6 +32,7 @@ class Metrics:
     """The metrics of one replica of a service; every counter exists from the start, at 0.
 
     page: the page that shows the metrics; by default a page without other services.
+    families: the families in which the replica counts, and what works beside it.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Metrics:
         self.page = page or MetricsPage()
         self._messages = frozenset({*service.inputs, *service.outputs})
         families = self.page.add({contract.SERVICE_LABEL: service.name}, source.read)
+        self.families = families
         self._processed = families.counters(contract.MESSAGES_PROCESSED)
         self._published = families.counters(contract.MESSAGES_PUBLISHED)
         self._age = families.histogram(contract.MESSAGE_AGE)

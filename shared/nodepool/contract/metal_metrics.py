@@ -1,0 +1,23 @@
+"""The metrics that only the driver of real machines exports, beside those of each replica."""
+
+from typing import Final
+
+from nodepool.contract.metrics import Metric
+
+READING_SECONDS: Final = Metric(
+    "nodepool_controller_reading_seconds",
+    "histogram",
+    "How long it took to read a management controller, until it was read or had failed.",
+    ("result",),
+    (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+)
+INVENTORIES: Final = Metric(
+    "nodepool_inventories_total",
+    "counter",
+    "Inventories that were read, by whether they were used or refused as a whole.",
+    ("result",),
+)
+OF_THE_DRIVER: Final[tuple[Metric, ...]] = tuple(
+    value for value in vars().values() if isinstance(value, Metric)
+)
+"""All of them, in the order of this module."""
