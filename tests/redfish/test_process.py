@@ -1,7 +1,12 @@
 """The process of real machines: it powers machines on and off for the services, and says so."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+from bus.harness import ReplicaProcess, until
 from conformance.requests import deleted, registered
 from nodepool.contract.events import (
     ControllerReported,
@@ -14,6 +19,7 @@ from nodepool.contract.events import (
 from redfish.audit import audit, stay_of
 from redfish.emulator import Emulator
 from redfish.site import NODE_IMAGE, a_site
+from testbed.pages import PageFailure
 
 
 async def test_a_machine_is_powered_on_for_its_assignment_and_wiped_after_it(
@@ -35,3 +41,54 @@ async def test_a_machine_is_powered_on_for_its_assignment_and_wiped_after_it(
         assert rig.front.resets == ["On", "ForceOff", "On", "ForceOff"]
         assert len(site.said(PowerAnswered, outcome="done")) == len(site.said(PowerRequested)) == 4
         audit(site)
+
+
+def test_a_process_without_an_inventory_ends_with_one_line() -> None:
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "metal"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+
+    line = "metal: NODEPOOL_INVENTORY is not set; it names the inventory file\n"
+    assert (done.returncode, done.stderr) == (1, line)
+
+
+async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 1) as site:
+        good = site.inventory.read_text()
+        site.inventory.write_text("kind: Rock")
+        with site.process() as process:
+            await until(lambda: count_events(process, "inventory refused") == 1)
+            await until(
+                lambda: "must be one of Rack, BootProfile, WipeProfile" in readiness(process)
+            )
+
+            site.inventory.write_text(good)
+            await site.expect(MachineAdded, "m0")
+            await until(lambda: "not ready" not in readiness(process))
+            os.kill(process.pid, signal.SIGHUP)
+            await until(lambda: count_events(process, "inventory read") == 2)
+            assert process.metric("nodepool_inventories_total") == 3
+            assert process.metric("nodepool_controller_reading_seconds_count") > 0
+
+
+def readiness(process: ReplicaProcess) -> str:
+    """What a process says of whether it does its work."""
+    try:
+        return process.page("/readyz")
+    except PageFailure as failure:
+        return str(failure)
+
+
+def count_events(process: ReplicaProcess, event: str) -> int:
+    """How many lines of this kind a process has logged; none before it has begun."""
+    lines = process.lines() if process.log.exists() else []
+    return sum(line["event"] == event for line in lines)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 from immutables import Map
@@ -10,9 +11,10 @@ from metal.declaring import RACK, build_declaration, is_declared
 from metal.inventory.inventory import KnownMachine, Place
 from metal.inventory.model import Expected, Gpus, Reference
 from metal.machine import Declared, Machine, Request, Seen
+from metal.observing import observe
 from metal.reading import Health, LogEntry, Position, Processor, Reading
 from metal.sight import NO_FAULTS, Sight, build_report, has_moved, is_news, recall_faults, see
-from nodepool.contract.events import ControllerReported
+from nodepool.contract.events import ControllerReported, PowerAnswered
 from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.real_machines import SENTENCES_MAX, Power
 from support.constants import H100, ZONE
@@ -133,6 +135,28 @@ def test_a_request_is_settled_once_it_is_answered_or_overdue() -> None:
     settled = [Machine(number=3, request=each).settled for each in (open_, answered, None)]
 
     assert settled == [2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settled", "is_open"),
+    [("done", 3, True), ("unknown", 3, True), ("refused", 3, False)],
+)
+def test_each_answer_settles_a_request_and_only_a_refusal_ends_it(
+    outcome: Literal["done", "refused", "unknown"], settled: int, is_open: bool
+) -> None:
+    machine = Machine(number=3, request=Request(3, "on", MOMENT))
+    answer = PowerAnswered(zone=ZONE, machine="m1", number=3, outcome=outcome)
+
+    after = observe(machine, answer, MOMENT, has_agent=False)
+
+    assert (after.settled, after.request is not None) == (settled, is_open)
+
+
+def test_the_answer_to_an_earlier_request_settles_nothing() -> None:
+    machine = Machine(number=3, request=Request(3, "on", MOMENT))
+    answer = PowerAnswered(zone=ZONE, machine="m1", number=2, outcome="done")
+
+    assert observe(machine, answer, MOMENT, has_agent=False).settled == 2
 
 
 def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
