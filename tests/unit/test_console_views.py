@@ -10,7 +10,7 @@ from console.view.capacity import read_found, read_selections
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.forms import build_manifest, list_create_commands, read_form
 from console.view.model import Fleet, Happening, Place, Pool, build_pool, without_reason
-from console.view.node import build_node_page
+from console.view.node import build_node_page, find_verbs
 from console.view.nodes import (
     build_grid,
     build_member,
@@ -561,6 +561,23 @@ def test_a_node_says_what_it_waits_for_and_whether_a_person_must_act(
     known = pool(shown, spec=spec)
 
     assert build_node_page(known, known.members[0]).then == then
+
+
+@pytest.mark.parametrize(
+    ("shown", "verbs"),
+    [
+        (node("a"), {"cordon", "drain", "reboot"}),
+        (cordoned("a", "AdminDrain,ReservationPending"), {"uncordon", "drain", "reboot"}),
+        (cordoned("a", "RackUnavailable r1"), {"drain", "reboot"}),
+        (node("a", preemptedSince=ago(seconds=4)), {"cordon", "drain", "reboot", "acknowledge"}),
+    ],
+)
+def test_a_node_has_only_buttons_of_what_is_accepted_and_has_an_effect(
+    shown: Fields, verbs: set[str]
+) -> None:
+    known = pool(shown)
+
+    assert find_verbs(known, known.members[0].facts) == verbs
 
 
 @pytest.mark.parametrize(

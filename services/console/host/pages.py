@@ -22,7 +22,7 @@ from console.view.capacity import (
 )
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.model import Place, Pool
-from console.view.node import build_node_page
+from console.view.node import build_node_page, find_verbs
 from console.view.node_table import build_table
 from console.view.nodes import Cell
 from console.view.pool import build_pool_page
@@ -45,7 +45,6 @@ from nodepool.contract.commands import (
     UncordonNode,
 )
 from nodepool.contract.commands_spot import AcknowledgePreemption
-from nodepool.contract.cordons import can_be_uncordoned, split_causes
 from nodepool.contract.messages import Command
 
 VERBS: Final[Mapping[str, type[Command]]] = {
@@ -193,18 +192,8 @@ def list_verbs(visit: Visit, pool: Pool, place: Place) -> list[str]:
     member = next((each for each in pool.members if each.place == place), None)
     if member is None:
         return []
-    node = member.facts
-    is_preempted = node.preempted_since is not None
-    is_held = node.phase in ("cordoned", "draining") and not node.removal
-    fits = {
-        "cordon": node.phase == "production",
-        "uncordon": is_held and can_be_uncordoned(split_causes(node.cordon)),
-        "drain": node.phase in ("production", "cordoned") and not node.removal,
-        "reboot": node.registered and not node.removal and node.phase != "rebooting",
-        "preempt": pool.facts.spot and node.registered and not is_preempted,
-        "acknowledge": is_preempted and node.phase != "draining",
-    }
-    return [verb for verb, command in VERBS.items() if fits[verb] and visit.may(command)]
+    fits = find_verbs(pool, member.facts)
+    return [verb for verb, command in VERBS.items() if verb in fits and visit.may(command)]
 
 
 async def show_events(visit: Visit) -> Page:

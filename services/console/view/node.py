@@ -11,7 +11,7 @@ from console.view.remedies import Remedy, list_remedies
 from console.view.standing import find_health, passes
 from console.view.times import parse_moment
 from console.view.words import Look, Word
-from nodepool.contract.cordons import list_kept, split_causes
+from nodepool.contract.cordons import can_be_uncordoned, list_kept, split_causes
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import Document, condition, field, text
 from nodepool.contract.health import cordon_cause, is_problem
@@ -169,6 +169,21 @@ def waits_for_pods(pool: Pool, node: NodeFacts) -> bool:
         return False
     is_cured = bool(node.problems) and pool.facts.cures
     return bool(node.removal) or node.phase == "draining" or is_cured
+
+
+def find_verbs(pool: Pool, node: NodeFacts) -> set[str]:
+    """Return the actions that have an effect on a Node now."""
+    is_preempted = node.preempted_since is not None
+    is_held = node.phase in ("cordoned", "draining") and not node.removal
+    fits = {
+        "cordon": node.phase == "production",
+        "uncordon": is_held and can_be_uncordoned(split_causes(node.cordon)),
+        "drain": node.phase in ("production", "cordoned") and not node.removal,
+        "reboot": node.registered and not node.removal and node.phase != "rebooting",
+        "preempt": pool.facts.spot and node.registered and not is_preempted,
+        "acknowledge": is_preempted and node.phase != "draining",
+    }
+    return {verb for verb, has_effect in fits.items() if has_effect}
 
 
 def _conditions(document: object) -> list[object]:
