@@ -155,3 +155,28 @@ def test_the_end_of_a_pool_is_waited_for_from_who_chooses_a_node_that_was_to_giv
     starts = [f"see that the {name} service runs" for name in ("allocator", "lifecycle")]
     assert [text.partition(":")[0] for text in deleted.helps] == starts
     assert world.node_pool("cheap") is None
+
+
+def test_the_lifecycle_service_is_named_if_a_silent_node_at_work_outlives_its_time_to_answer(
+    world: WorldHarness,
+) -> None:
+    # given a Node at work that is drained and falls silent
+    world.given_data_center()
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.run_pod("n1")
+    world.command_node("DrainNode", "train", "n1")
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=15)
+
+    # when the service does not answer once the Node counts as dead
+    early = explained(world, "train", is_now=True)
+    with world.paused("lifecycle"):
+        world.pass_time(minutes=30)
+        late = explained(world, "train", is_now=True)
+    world.pass_time(minutes=1)
+
+    assert [each.split(":")[0] for each in early.causes[0].helps] == ["wait"]
+    assert [each.split(":")[0] for each in late.causes[0].helps] == [
+        "see that the lifecycle service runs"
+    ]
+    assert "n1" not in world.nodes("train")

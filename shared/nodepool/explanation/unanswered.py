@@ -192,7 +192,8 @@ def is_stuck(facts: Facts, node: NodeFacts) -> bool:
         return False
     said = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
     begun = latest(said, node.answer_by)
-    if not node.active:
+    # No work keeps a Node whose machine has not answered in time.
+    if not node.active or node.answer_by is not None:
         return is_late(facts, begun)
     is_blocked = node.blocking_count > 0 and not facts.deleting
     return not is_blocked and is_late(facts, begun, ANSWERS_WITHIN + GRACE_MAX)
