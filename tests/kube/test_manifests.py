@@ -421,19 +421,22 @@ def test_the_service_for_real_machines_has_its_key_its_inventory_and_its_credent
     whole = rendered(overlay(tmp_path / "overlay", "metal"))
 
     metal, quota = (whole.named("Deployment", f"nodepool-{name}") for name in ("metal", "quota"))
-    made, (env,) = container(metal), env_of(metal)
+    made = container(metal)
+    env = {each["name"]: each["value"] for each in env_of(metal)}
     assert (metal["spec"]["replicas"], made["args"]) == (2, ["-m", "metal"])
     assert keys_of(metal) == [key_secret("metal")]
     assert made["image"].startswith("nodepool-metal:")
     assert made["envFrom"] == container(quota)["envFrom"]
     mounted = {each["name"]: each["mountPath"] for each in made["volumeMounts"]}
-    assert env == {
-        "name": "NODEPOOL_INVENTORY",
-        "value": f"{mounted['inventory']}/inventory.yaml",
-    }
+    assert env["NODEPOOL_INVENTORY"] == f"{mounted['inventory']}/inventory.yaml"
+    assert env["NODEPOOL_METAL_REPORT_KEY_FILE"] == f"{mounted['credentials']}/report.key"
+    reports = whole.named("Service", "reports-metal")["spec"]
+    assert str(reports["ports"][0]["port"]) == env["NODEPOOL_METAL_REPORT_PORT"]
+    assert [*selected(whole, {"matchLabels": reports["selector"]})] == ["nodepool-metal"]
     assert {each["name"] for each in pod(metal)["volumes"]} == {*mounted}
-    policy = whole.named("NetworkPolicy", "controllers-metal")
-    assert [*selected(whole, policy["spec"]["podSelector"])] == ["nodepool-metal"]
+    for name in ("controllers-metal", "reports-metal"):
+        policy = whole.named("NetworkPolicy", name)
+        assert [*selected(whole, policy["spec"]["podSelector"])] == ["nodepool-metal"]
 
 
 def env_of(workload: Document) -> Sequence[Mapping[str, str]]:

@@ -268,6 +268,15 @@ def test_no_service_that_a_cell_needs_only_for_something_runs_without_its_profil
     assert [compose["services"][name]["profiles"] for name in OPTIONAL] == [[*OPTIONAL]]
 
 
+def test_the_images_for_wiping_report_to_a_port_of_the_host_once_one_is_named() -> None:
+    closed = environment(compose_with({}), "metal")
+    opened = compose_with({"REPORT_PORT": "9490", "REPORT_URL": "http://10.0.0.2:9490"})
+
+    assert closed["NODEPOOL_METAL_REPORT_PORT"] == "-1"
+    assert environment(opened, "metal")["NODEPOOL_METAL_REPORT_PORT"] == "9490"
+    assert opened["services"]["metal"]["ports"] == ["9490:9490"]
+
+
 def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> None:
     # given the programs of the image that connect
     connecting = (*SHARED, GATEWAY, ARCHIVER, *OPTIONAL, "provision", DEMO)
@@ -452,7 +461,7 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
 
 
 def test_each_service_runs_twice(compose: Mapping[str, Any]) -> None:
-    names = (*SHARED, GATEWAY, *OPTIONAL)
+    names = (*SHARED, GATEWAY)
     replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in names}
 
     assert replicas == dict.fromkeys(names, 2)
