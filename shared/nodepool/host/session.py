@@ -192,12 +192,11 @@ class ReplicaSession(Generic[S, I, O]):
             await self.committing.claim()
         if not self._host.ready.is_set() and self._is_at_work():
             self._host.ready.set()
-            seconds = round(self._clock() - self._began, 3)
             self._host.telemetry.log.info(
                 "caught up",
                 committed=self.replica.committed,
                 read_to=self.replica.read_to,
-                seconds=seconds,
+                seconds=round(self._clock() - self._began, 3),
             )
         await self._firing.run()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
