@@ -34,7 +34,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 
 IMAGE ?= nodepool
 
-.PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults cell \
+.PHONY: help setup python pythons run run-kubernetes run-metal image test containers long lint format types bench simulation fuzz faults cell \
 	mutation testbed kubernetes files manifests rules commands metrics contracts golden shapes dashboards panels lock check clean distclean
 
 help: ## Show this list
@@ -88,6 +88,9 @@ run: port setup ## Start the whole control plane on this machine (Ctrl-C stops i
 
 run-kubernetes: setup ## Start it beside a Kubernetes of its own, with an agent (needs `make testbed`; Ctrl-C stops it)
 	@PYTHONPATH=deploy/build exec $(BIN)/python -m testbed.run $(ARGS)
+
+run-metal: setup ## Start it with emulated machines over Redfish, beside a Kubernetes if there is a test bed (Ctrl-C stops it)
+	@PYTHONPATH=tests:deploy/build exec $(BIN)/python -m redfish.run $(ARGS)
 
 image: ## Build the image of the services, labelled with the version and the commit
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) \

@@ -32,6 +32,7 @@ class ControlPlane:
 
     settings: the variables of the environment that each service has as well.
     processes: in how many processes the services of one set of replicas run; a key of PROCESSES.
+    program: runs the services whose names it is given.
     organisations: if there are any, the server has accounts, each organisation has an owner, and
         as many replicas of the gateway run too.
     """
@@ -43,13 +44,14 @@ class ControlPlane:
         settings: Mapping[str, str] = NO_SETTINGS,
         *,
         processes: int = len(SERVICES),
+        program: str = "nodepool.host",
         organisations: Sequence[str] = (),
     ) -> None:
         self.server = NatsServer(
             folder / "nats", free_port(), find_server(None), has_accounts=bool(organisations)
         )
         self._organisations = organisations
-        self._folder, self._settings = folder, settings
+        self._folder, self._settings, self._program = folder, settings, program
         groups = ["+".join(group) for group in PROCESSES[processes]]
         groups += [GATEWAY] if organisations else []
         self._names = [f"{group}.{number}" for group in groups for number in range(replicas)]
@@ -144,7 +146,7 @@ class ControlPlane:
             **self._identity(),
             **self._settings,
         }
-        module = [GATEWAY] if group == GATEWAY else ["nodepool.host", *services]
+        module = [GATEWAY] if group == GATEWAY else [self._program, *services]
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *module],
