@@ -10,6 +10,7 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineConditionChanged,
     MachineFailed,
+    MachineUndeclared,
     PowerAnswered,
     PowerOverdue,
     PowerRequested,
@@ -160,6 +161,24 @@ async def test_machines_with_the_same_or_another_serial_number_are_not_touched(
             await site.expect(
                 MachineConditionChanged, "m0", type="OtherMachine", status=False, within_s=10
             )
+
+        audit(site)
+
+
+async def test_a_machine_that_gets_another_name_is_no_twin_of_itself(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 2) as site:
+        old, new = site.rigs["m0"], site.rigs["m1"]
+        new.is_listed = False
+        site.declare()
+        with site.process():
+            await added(site, "m0")
+            old.is_listed, new.is_listed = False, True
+            new.serial = new.expected = old.serial
+            site.declare()
+            await site.expect(MachineUndeclared, "m0")
+            await added(site, "m1")
 
         audit(site)
 

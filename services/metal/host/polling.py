@@ -158,12 +158,15 @@ class Poller:
             return UNREAD_S
         managed, machine = self._machines.get(key), self._replica.machine(key)
         if managed is None:
+            for other in term.twins.forget(key):
+                self.wake(other)
             if machine.declared is None:
                 del term.polled[key]
                 return NEVER
             zone, name = machine_parts(key)
             return await self._say(term, polled, MachineUndeclared(zone=zone, machine=name))
         if not is_declared(machine.declared, managed.declaration):
+            polled.forget()
             return await self._say(term, polled, managed.declaration)
         settled, checks = machine.settled, machine.checks
         is_complete = self._is_complete_due(machine, polled)

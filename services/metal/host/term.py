@@ -37,6 +37,11 @@ class Polled:
     failures: int = 0
     trouble: Trouble | None = None
 
+    def forget(self) -> None:
+        """Forget what readings of another controller have shown."""
+        self.sight, self.complete_at, self.check = None, -NEVER, 0
+        self.failures, self.trouble = 0, None
+
 
 @dataclass
 class Term:

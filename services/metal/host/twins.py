@@ -28,6 +28,15 @@ class Twins:
         changed = (self._owners[each] for each in (before, after) if each)
         return {other for owners in changed for other in owners} - {key}
 
+    def forget(self, key: MachineKey) -> Iterable[MachineKey]:
+        """Forget a machine; return those that have lost a twin by it."""
+        last = self._readings.pop(key, None)
+        if last is None:
+            return ()
+        owners = self._owners[last.serial.casefold()]
+        owners.discard(key)
+        return {*owners}
+
     def find(self, key: MachineKey) -> str:
         """Return that another machine has the serial number of this one; empty if none has."""
         owners = self._owners.get(self._readings[key].serial.casefold(), set())
