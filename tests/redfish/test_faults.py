@@ -8,7 +8,7 @@ import pytest
 from metal.host.redfish.controllers import Controllers
 from metal.host.redfish.limits import Limits
 from metal.inventory.model import Reference
-from metal.reading import BootTarget, Reading
+from metal.reading import ALL_PARTS, BootTarget, Part, Reading
 from metal.replies import Failure, Trouble
 from nodepool.contract.real_machines import Power
 from redfish.emulator import Emulator
@@ -59,14 +59,17 @@ async def test_a_controller_that_drips_its_answer_times_out(machines: Emulator) 
         assert_fails(failure, Trouble.TIMED_OUT, "there was no whole answer to GET /redfish/v1/")
 
 
-async def test_all_requests_of_a_reading_have_one_bound_together(machines: Emulator) -> None:
-    limits = Limits(call_s=2, request_s=60, pause_least_s=0, pause_most_s=0)
+@pytest.mark.parametrize(("parts", "seconds"), [(ALL_PARTS, 3), (frozenset[Part](), 2)])
+async def test_all_requests_of_a_reading_have_one_bound_together(
+    machines: Emulator, parts: frozenset[Part], seconds: int
+) -> None:
+    limits = Limits(call_s=2, parts_s=3, request_s=60, pause_least_s=0, pause_most_s=0)
     async with fronted(machines.machine()) as front, Controllers(limits, ENVIRONMENT) as opened:
         front.held = {front.machine.id}
 
-        failure = await opened.open(front.place()).read()
+        failure = await opened.open(front.place()).read(parts)
 
-        assert_fails(failure, Trouble.TIMED_OUT, "not all was answered within 2 s")
+        assert_fails(failure, Trouble.TIMED_OUT, f"not all was answered within {seconds} s")
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
