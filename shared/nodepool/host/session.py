@@ -80,13 +80,7 @@ class ReplicaSession(Generic[S, I, O]):
         self._committer = Committer(connection, host.doubts.mark)
         timers = Timers()
         self.committing = Committing(
-            replica,
-            self._commit,
-            self._leadership,
-            self._projector,
-            host,
-            self._clock,
-            timers,
+            replica, self._commit, self._leadership, self._projector, host, self._clock, timers
         )
         self.committing.may_store = lambda: reader.verification.holds
         self._firing = Firing(
