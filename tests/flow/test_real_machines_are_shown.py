@@ -5,21 +5,39 @@ from dataclasses import replace
 
 import pytest
 
+from aggregator.decide import PROJECTION
 from aggregator.decide import SERVICE as AGGREGATOR
 from aggregator.real_machines import ENTRIES_MAX, TEXT_MAX
 from aggregator.state import State
+from conformance.requests import deleted, registered
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower
 from nodepool.contract.documents import field, items
-from nodepool.contract.events import ControllerSilent, MachineAdded, MachineUndeclared
+from nodepool.contract.events import (
+    ControllerSilent,
+    CWNodeAssigned,
+    MachineAdded,
+    MachineUndeclared,
+)
 from nodepool.contract.metrics import MACHINES, POWER_REQUESTS, REAL_MACHINES
 from nodepool.contract.real_machines import Power
-from support.constants import H100, ZONE
+from support.constants import CLUSTER, H100, ORG, ZONE
 from support.documents import Document, document_of, documents_of
 from support.real_machines import Server, Site
 
 NAME = "g000001"
 KEY = f"{ZONE}/{NAME}"
+ASSIGNED = CWNodeAssigned(
+    org=ORG,
+    cluster=CLUSTER,
+    pool="train",
+    node=NAME,
+    zone=ZONE,
+    assignment=1,
+    uid="u",
+    instance_type=H100,
+    message="assigned",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -66,17 +84,26 @@ def values(site: Site, name: str) -> Iterator[tuple[tuple[str, ...], object]]:
             yield sample.labels, sample.value
 
 
+def keys(site: Site) -> list[str]:
+    """The keys of the machines in the read model."""
+    state = site.world.state("aggregator")
+    assert isinstance(state, State)
+    return list(PROJECTION.keys(state, "machines"))
+
+
 def test_a_machine_that_is_declared_is_shown_before_it_is_in_production() -> None:
     site, server = a_declared_machine()
 
-    waiting = shown(site)
+    waiting, listed = shown(site), keys(site)
     site.see(server)
 
     assert field(waiting, "status", "state") == "Onboard"
+    assert listed == [KEY]
     assert field(waiting, "status", "power") == "Unknown"
     assert field(waiting, "spec", "instanceType") == H100
     assert field(shown(site), "status", "state") == "Free"
     assert field(shown(site), "status", "power") == "Off"
+    assert [labels for labels, _ in values(site, MACHINES.name) if "onboard" in labels] == []
 
 
 def test_a_machine_that_is_kept_out_of_production_says_what_differs() -> None:
@@ -108,7 +135,10 @@ def test_a_silent_controller_is_shown_since_when_and_why_until_it_answers() -> N
     assert field(condition, "message") == "no answer within 10 s"
     since = field(condition, "lastTransitionTime")
     site.wait(60)
+    site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="no route to its network"))
+    site.run()
     (condition,) = items(shown(site), "status", "conditions")
+    assert field(condition, "message") == "no route to its network"
     assert field(condition, "lastTransitionTime") == since
 
     # and it ends when the controller answers
@@ -154,6 +184,25 @@ def test_the_log_of_a_machine_has_each_request_and_what_became_of_it() -> None:
     assert dict(values(site, POWER_REQUESTS.name))[ZONE, "overdue"] == 0
 
 
+def test_a_machine_shows_when_it_was_last_wiped() -> None:
+    # given a machine that has been a Node, and is wiped
+    site = Site(others=[AGGREGATOR])
+    server = site.declare(NAME, wipes=True)
+    site.see(server)
+    site.tell(ASSIGNED)
+    site.settle(2)
+    site.tell(registered(ASSIGNED), deleted(ASSIGNED))
+    site.run()
+    assert field(shown(site), "status", "lastWiped") is None
+
+    # when the wipe says that nothing is left
+    site.settle(6)
+
+    # then it says since when
+    assert field(shown(site), "status", "lastWiped") is not None
+    assert "wiped" in log_of(site)
+
+
 def test_the_log_of_a_machine_is_bounded() -> None:
     site, server = a_free_machine()
 
@@ -174,6 +223,10 @@ def test_a_machine_that_was_never_added_is_gone_with_its_declaration() -> None:
     site.run()
 
     assert documents_of(site.world, "machines") == {}
+    assert keys(site) == []
+    site.declare(NAME)
+    site.run()
+    assert len(log_of(site)) == 1
 
 
 def test_a_machine_in_production_stays_when_its_declaration_goes_and_says_so() -> None:
