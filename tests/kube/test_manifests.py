@@ -17,7 +17,7 @@ from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, overlay
 from monitoring import rules
 from nodepool.auth.accounts import ARCHIVER, GATEWAY, PROVISIONER, SYSTEM_USER
 from nodepool.auth.folder import AuthFolder
-from nodepool.contract.services import FEED, SERVICES, SHARED
+from nodepool.contract.services import FEED, OPTIONAL, SERVICES, SHARED
 from nodepool.host import settings
 from nodepool.local.secrets import key_secret, secrets_text
 from nodepool.nats.wire.addresses import split_addresses
@@ -126,12 +126,19 @@ def test_every_secret_that_a_pod_mounts_is_one_that_the_command_line_prints(
     }
 
     # The reader of a process of several services is in the component for small cells, and the
-    # archiver is in a component too.
-    assert made.keys() == {*mounted, key_secret(FEED), key_secret(ARCHIVER)}
+    # archiver and the service for real machines are in components too.
+    beside = {key_secret(name) for name in (FEED, ARCHIVER, *OPTIONAL)}
+    assert made.keys() == mounted | beside
     assert [*made[key_secret("quota")]["data"]] == ["quota.nk"]
     text = json.dumps([*made.values()])
     assert b64(folder.key_file("quota")) in text
     assert b64(folder.key_file("operator")) not in text
+
+    # Identities of a release without the service for real machines are printed as they are.
+    folder.key_file("metal").unlink()
+    older = json.loads(secrets_text(folder, "x"))["items"]
+    names = {each["metadata"]["name"] for each in older}
+    assert made.keys() - names == {key_secret("metal")}
 
 
 def b64(path: Path) -> str:

@@ -8,13 +8,13 @@ from typing import Final
 from nodepool.auth.accounts import ARCHIVER, GATEWAY, PROVISIONER, SYSTEM_USER
 from nodepool.auth.folder import AuthFolder
 from nodepool.auth.users import AuthError
-from nodepool.contract.services import FEED, SERVICES
+from nodepool.contract.services import EVERY, FEED, OPTIONAL
 
 ACCOUNTS: Final = "nodepool-accounts"
 """The Secret that the servers mount."""
 MEMBERS: Final = "nodepool-members"
 """The Secret that the gateway mounts."""
-IN_CLUSTER: Final = (*SERVICES, FEED, GATEWAY, ARCHIVER, PROVISIONER, SYSTEM_USER)
+IN_CLUSTER: Final = (*EVERY, FEED, GATEWAY, ARCHIVER, PROVISIONER, SYSTEM_USER)
 """The users whose keys programs in the cluster show; the operator's stays where it is."""
 
 
@@ -30,7 +30,11 @@ def secrets_text(folder: AuthFolder, namespace: str) -> str:
     """
     folder.users()
     files = {ACCOUNTS: folder.accounts_file, MEMBERS: folder.members_file}
-    files |= {key_secret(user): folder.key_file(user) for user in IN_CLUSTER}
+    for user in IN_CLUSTER:
+        key = folder.key_file(user)
+        # An early release has made no key of a service that a cell may be without.
+        if user not in OPTIONAL or key.exists():
+            files[key_secret(user)] = key
     items = [
         {
             "apiVersion": "v1",
