@@ -17,6 +17,7 @@ import yaml
 
 from containers.stack import BRING_UP
 from manifests.files import service_manifest, texts
+from metal.host.settings import read_metal
 from nodepool.auth.accounts import OPERATOR
 from nodepool.auth.folder import AuthFolder
 from nodepool.client.manifests import read_manifests
@@ -275,6 +276,10 @@ def test_the_images_for_wiping_report_to_a_port_of_the_host_once_one_is_named() 
     assert closed["NODEPOOL_METAL_REPORT_PORT"] == "-1"
     assert environment(opened, "metal")["NODEPOOL_METAL_REPORT_PORT"] == "9490"
     assert opened["services"]["metal"]["ports"] == ["9490:9490"]
+    # and the service takes what it is given
+    assert settings.read(closed).access == NKEYS
+    assert read_metal(closed).inventory == Path("/inventory/inventory.yaml")
+    assert read_metal(closed).report_port == -1
 
 
 def test_every_program_shows_a_key_of_its_own(compose: Mapping[str, Any]) -> None:

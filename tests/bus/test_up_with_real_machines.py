@@ -1,0 +1,43 @@
+"""`nodepool up --inventory`: the service for real machines beside the simulated data centre."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.cli import commands, running
+from bus.harness import PATIENCE_S, until
+
+INVENTORY = Path(__file__).parents[2] / "deploy" / "metal" / "inventory.yaml"
+
+
+def test_up_shows_the_machines_of_an_inventory_and_why_their_controllers_are_silent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given an inventory, whose credentials are not there
+    with running(tmp_path / "data", "--inventory", str(INVENTORY)) as up:
+        nodepool = commands(up.port, capsys)
+
+        # when operators look at its machines
+        def shown() -> dict[str, dict[str, object]]:
+            listed = json.loads(nodepool("machine", "list", "-o", "json").out)["items"]
+            return {
+                each["metadata"]["name"]: each["status"]
+                for each in listed
+                if each["spec"]["zone"] == "LAB-01A"
+            }
+
+        async def are_silent() -> bool:
+            machines = await asyncio.to_thread(shown)
+            return [each.get("fault") for each in machines.values()] == ["ControllerSilent"] * 2
+
+        asyncio.run(until(are_silent, PATIENCE_S))
+
+        # then each is declared, is not in production yet, and says what its controller lacks
+        machines = shown()
+        assert {name: each["state"] for name, each in machines.items()} == {
+            "r1-m1": "Onboard",
+            "r1-m2": "Onboard",
+        }
+        assert "no credential" in str(machines["r1-m1"]["conditions"])
