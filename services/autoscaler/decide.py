@@ -82,4 +82,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     evolve=evolve,
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
+    acts_alone=True,
 )

@@ -178,6 +178,8 @@ class Service(Generic[S, I, O]):
     projection: how the state appears in the read model.
     samples: the metrics of the state, in addition to the metrics that every replica has.
     commands: the name of every command, for the one service that refuses unknown commands.
+    acts_alone: whether its events follow from no command, so that each begins a correlation, of
+        which the service is the actor.
 
     No function of a service reads a clock, draws a random number or does I/O.
     """
@@ -194,6 +196,7 @@ class Service(Generic[S, I, O]):
     projection: Projection[S, I] | None = None
     samples: Callable[[S], Iterable[Sample]] = _no_samples
     commands: frozenset[str] = frozenset()
+    acts_alone: bool = False
 
     @cached_property
     def inputs(self) -> Mapping[str, type[I | Wake]]:

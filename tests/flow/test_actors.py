@@ -5,8 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from nodepool.client.audit import user_of
 from nodepool.contract.actors import WITHHELD, Actor
-from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodeDeleted,
+    NodePoolAutoscaled,
+)
 from nodepool.contract.messages import Envelope, Message, OfMachine, OfPool
 from support.constants import CLUSTER, H100, ORG
 from support.paths import pool_path
@@ -142,3 +148,27 @@ def test_a_node_of_another_organisation_is_refused_like_one_that_nobody_has(
 
     # then both are refused with the same words
     assert refusals[0] == refusals[1]
+
+
+def test_the_autoscaler_is_named_for_the_targets_that_it_sets_and_for_what_follows(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that alice has scaled last, whose autoscaler is on
+    world.given_data_center()
+    world.apply("train", 1, autoscaling=True, minNodes=1, maxNodes=5)
+    scaled = scale_as(world, ALICE, "train", 3)
+
+    # when its Nodes have been idle for long enough
+    world.pass_time(minutes=30)
+
+    # then the autoscaler, and not alice, is named for the lower target and for the Nodes that left
+    assert world.node_counts("train").current == 1
+    by_alice = {each.type for each in follows(world, scaled)}
+    begun = [each for each in world.envelopes() if isinstance(each.data, NodePoolAutoscaled)]
+    assert begun
+    assert all((each.correlationid, each.actor) == (each.id, "autoscaler") for each in begun)
+    left = [each for each in world.envelopes() if isinstance(each.data, CWNodeDeleted)]
+    assert {each.actor for each in left} == {"autoscaler"}
+    assert by_alice.isdisjoint({"NodePoolAutoscaled", "CWNodeDeleted"})
+    shown = {user_of(each.actor) for each in left}
+    assert shown == {"autoscaler"}

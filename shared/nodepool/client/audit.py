@@ -11,6 +11,7 @@ from nodepool.contract.actors import Actor, actor_in
 from nodepool.contract.documents import field, text
 from nodepool.contract.keys import FLEET, UNNAMED, PoolPath, token
 from nodepool.contract.log import Entry
+from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import address_of
 
 RECORDS_MAX: Final = 500
@@ -71,9 +72,11 @@ class CommandRecord:
 
 
 def user_of(actor: object) -> str:
-    """Return the name of the sender in an attribute `actor`: `acme/alice`, `operator` or `-`."""
+    """Return who an attribute `actor` names: `acme/alice`, `operator`, a service, or `-`."""
     if actor is None:
         return OPERATOR
+    if actor in SERVICES:
+        return str(actor)
     found = actor_in(actor) if isinstance(actor, str) else None
     return UNKNOWN if found is None else f"{found.org}/{found.user}"
 

@@ -33,8 +33,9 @@ class ObjectEvent:
     component: the service that reported the event.
     message: one sentence.
     position: the position of the event in the log; 0 if not known.
-    actor: who sent the command that led to the event, such as `acme/alice` or `operator`; `-` if
-        the event follows from no command, or from one of another organisation.
+    actor: who sent the command that led to the event, such as `acme/alice` or `operator`, or the
+        service that has begun it, such as `autoscaler`; `-` if the event follows from neither, or
+        from a command of another organisation.
     """
 
     time: datetime

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from nodepool.contract.keys import FLEET
 from nodepool.contract.roles import ROLES, Role
+from nodepool.contract.services import SERVICES
 
 SENDERS_MAX: Final = 4_096
 """How many values of the header are remembered; it is the same for most messages of a client."""
@@ -91,9 +92,10 @@ def withhold_actor(actor: str, org: str) -> str:
     """Return the actor to name in an event about an organisation, which must not see others.
 
     Events about machines name the actor: no organisation reads them, and events about the
-    organisation of the actor follow from them.
+    organisation of the actor follow from them. A service is named everywhere.
     """
-    return actor if org == FLEET or actor.startswith(f"{org}{_SEPARATOR}") else WITHHELD
+    is_own = actor.startswith(f"{org}{_SEPARATOR}")
+    return actor if org == FLEET or is_own or actor in SERVICES else WITHHELD
 
 
 def is_foreign(actor: str, org: str) -> bool:

@@ -211,7 +211,8 @@ class Envelope(BaseModel, Generic[M]):
     correlationid: the id of the command that everything began with.
     causationid, causeposition: the id of the message that led to this one, and its position.
     actor: who has sent the command that everything began with, see `contract.actors`. The gateway
-        writes it; a command without it is the operator's, who alone reaches the log directly.
+        writes it; a command without it is the operator's, who alone reaches the log directly. A
+        service that begins work by itself, as the autoscaler does, is named.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

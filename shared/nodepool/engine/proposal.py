@@ -12,10 +12,10 @@ from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message, wrap
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.correlation import Correlations
+from nodepool.engine.correlation import Correlation, Correlations
 from nodepool.engine.folded import Folded
 from nodepool.engine.records import Record
-from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
+from nodepool.service import AnyService, Context, Failure, I, O, S, Service, commit_subject
 
 LETTER_MAX = 4_096
 """The most bytes of the input, and characters of each of field and cause, in a dead letter."""
@@ -153,12 +153,13 @@ class Proposal(Generic[S, I]):
 
 
 def envelopes_of(
-    service: str,
+    service: AnyService,
     item: Input[I],
     outputs: tuple[O | CommandOutcome, ...],
     correlations: Correlations,
 ) -> tuple[Envelope[Message], ...]:
     """Return the outputs of an input of a service, each in its envelope."""
+    name = service.name
     cause = item.envelope
     assert cause is not None, "an input with outputs was decoded"
     of_cause = correlations.of_cause(cause)
@@ -167,8 +168,8 @@ def envelopes_of(
     return tuple(
         wrap(
             output,
-            id=f"{position}.{service}.{index}",
-            source=service,
+            id=id,
+            source=name,
             time=item.entry.time,
             traceparent=correlation.traceparent,
             tracestate=correlation.tracestate,
@@ -178,7 +179,14 @@ def envelopes_of(
             actor=correlation.actor,
         )
         for index, output in enumerate(outputs)
-        for begun in (correlations.of(output) if fired else of_cause,)
+        for id in (f"{position}.{name}.{index}",)
+        for begun in (
+            Correlation(id, actor=name)
+            if service.acts_alone
+            else correlations.of(output)
+            if fired
+            else of_cause,
+        )
         for correlation in (begun.about(output.path[0]),)
     )
 

@@ -252,8 +252,8 @@ class Replica(Generic[S, I, O]):
 
     def _build_processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
         outputs, failure = result.outputs, result.failure
-        name, correlations = self.service.name, self._correlations
-        envelopes = envelopes_of(name, item, outputs, correlations) if outputs else ()
+        correlations = self._correlations
+        envelopes = envelopes_of(self.service, item, outputs, correlations) if outputs else ()
         if isinstance(item.message, Wake):
             failure, self._wake_failure = mark_retry(failure, self._wake_failure), failure
         return Processed(item, envelopes, failure)
