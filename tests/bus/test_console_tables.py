@@ -37,6 +37,8 @@ async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
         # given more Nodes than have a cell each
         await grown(world, MANY)
         viewer = await world.browser("viewer")
+        # and none of them changes its state, and with it its row, while they are read
+        await read_until(viewer, f"{TABLE}&q=idle", f"of {MANY:,}")
 
         # when their table is read without a script, from page to page
         page = await read_until(viewer, TABLE, f"of {MANY:,}")
