@@ -345,6 +345,14 @@ def test_a_command_waits_for_a_gateway_or_says_that_there_is_none(
     examined = editor("doctor")
     assert "problem  gateway: no gateway answers acme" in examined.out
 
+    # and the operator of the platform sees why no organisation gets an answer
+    operator = user(OPERATOR, "")
+    examined = operator("doctor")
+    assert (examined.code, "problem  service gateway: no replica answers" in examined.out) == (
+        1,
+        True,
+    )
+
     # but when a gateway comes in time, then the command is carried out once
     with running(installation, "edith", "apply", "-f", path) as process, installation.gateway():
         lines_until(process, f"{FULL}/late created")
@@ -353,6 +361,7 @@ def test_a_command_waits_for_a_gateway_or_says_that_there_is_none(
         examined = editor("doctor")
         assert examined.code == 0, examined
         assert "ok       gateway: it answers acme/edith (editor)" in examined.out
+        assert "ok       service gateway: 1 replica answers" in operator("doctor").out
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the replicas of the gateway say of its use: bytes that are stored, and agents at work."""
+"""What the replicas of the gateway say: that they are there, what is stored, which agents work."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from nodepool.client.session import Session
 from nodepool.contract.documents import field, items
 
 STATS: Final = "$SRV.STATS.gateway"
+PING: Final = "$SRV.PING.gateway"
 REPLIES_S: Final = 0.5
 """How long to wait for the replies of further replicas, in seconds."""
 
@@ -52,17 +53,29 @@ async def read_agents(session: Session) -> dict[str, str]:
     return agents
 
 
+async def count_replicas(session: Session, patience_s: float) -> int:
+    """Return how many replicas answer, the first of them within a patience in seconds."""
+    return len(await _ask(session, PING, patience_s))
+
+
 async def _read_data(session: Session) -> list[Mapping[str, object]]:
     """Return what each endpoint of each replica says of its use."""
-    found: list[Mapping[str, object]] = []
+    replies = await _ask(session, STATS, REPLIES_S)
+    return [data for content in replies for data in _data_in(content)]
+
+
+async def _ask(session: Session, subject: str, patience_s: float) -> list[bytes]:
+    """Return the replies of all replicas; the first of them may take `patience_s`."""
+    found: list[bytes] = []
     inbox = session.connection.new_inbox()
     async with hear(session, [inbox]) as hearing:
-        await session.connection.publish(STATS, b"", reply=inbox)
+        await session.connection.publish(subject, b"", reply=inbox)
         with suppress(TimeoutError):
-            async with asyncio.timeout(REPLIES_S):
+            async with asyncio.timeout(patience_s) as patience:
                 while True:
-                    for reply in await hearing.next():
-                        found += _data_in(reply.content)
+                    # Where nobody listens, the server replies with nothing.
+                    found += [reply.content for reply in await hearing.next() if reply.content]
+                    patience.reschedule(asyncio.get_running_loop().time() + REPLIES_S)
     return found
 
 

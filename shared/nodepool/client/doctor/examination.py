@@ -9,7 +9,7 @@ from nodepool.client.backend import Through
 from nodepool.client.client import Client
 from nodepool.client.doctor import agents, letters, log, objects, reaching, server, services
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
-from nodepool.client.doctor.gateway import GATEWAY, gateway
+from nodepool.client.doctor.gateway import GATEWAY, gateway, gateway_replicas
 from nodepool.client.doctor.log import MISSING
 from nodepool.client.doctor.server import NOT_KNOWN, Storing
 from nodepool.nats.log.streams import STREAM
@@ -62,7 +62,8 @@ async def examine(
         if client.session.through == "gateway":
             checks = (checks[0], (GATEWAY, partial(gateway, client)))
         else:
-            checks = (*checks, *_checks_of_content(connection, url, access, version))
+            at_gateway = (f"service {GATEWAY}", partial(gateway_replicas, client, access))
+            checks = (*checks, at_gateway, *_checks_of_content(connection, url, access, version))
         async with aclosing(_run_checks(connection, checks)) as findings:
             async for finding in findings:
                 yield finding
