@@ -10,6 +10,8 @@ from bus.broken import BROKEN, FAILING
 from bus.consoles import console_at_work
 from bus.harness import serving
 from bus.test_console import apply, read_until
+from console.host import operations
+from metal.decide import SERVICE as METAL
 from nodepool.client.errors import Refused
 from quota.decide import SERVICE as QUOTA
 from support.constants import A100, H100, ZONE
@@ -43,6 +45,23 @@ async def test_an_operator_sees_the_services_and_sends_a_dead_letter_again(tmp_p
             assert (again.status, "accepted since" in again.text) == (422, True)
         assert (await operator.get("/system/dead/1")).status == 404
         assert (await operator.get("/system/dead/x")).status == 404
+
+
+async def test_an_operator_sees_the_gateway_and_a_service_that_not_each_cell_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LOOK_S", 0.2)
+    async with console_at_work(tmp_path) as world:
+        operator, metal = await world.browser("operator", ""), world.server.access(METAL.name)
+
+        # given a cell without real machines, then the gateway that its users need is there
+        shown = await read_until(operator, "/system", "1 replica answers")
+        assert f">{METAL.name}<" not in shown
+
+        # when the service for real machines was at work and ends, then it is missing
+        async with serving(METAL, world.server, tmp_path / "metal.log", access=metal):
+            await read_until(operator, "/system", f">{METAL.name}<")
+        await read_until(operator, "/system", f"python -m {METAL.name}")
 
 
 async def test_an_operator_sees_the_machines_of_each_zone_used_held_back_and_free(

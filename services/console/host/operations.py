@@ -19,7 +19,7 @@ from nodepool.client.dead_letters import DeadLetter
 from nodepool.client.doctor.examination import examine
 from nodepool.client.errors import Refused
 from nodepool.client.replaying import Replay
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EVERY
 from nodepool.host.version import version_of
 from nodepool.nats.wire.access import Access
 
@@ -63,7 +63,7 @@ class Operations:
         found = await client.capacity.list()
         self.stocks = [read_stock(each.document) for each in found if each.document is not None]
         self.counted_at = datetime.now(UTC)
-        known = [import_module(f"{name}.decide").SERVICE for name in SERVICES]
+        known = [import_module(f"{name}.decide").SERVICE for name in EVERY]
         findings = [
             Found(each.check, each.status, each.text, each.fix)
             async for each in examine(url, known, access=access, version=version_of())
