@@ -306,13 +306,17 @@ async def test_an_open_page_follows_what_happens_and_says_when_it_cannot(tmp_pat
             await world.operator.nodepools.scale("train", 3)
             await frame_with(stream, '</b> <span class="d">of</span> 3')
 
-            # when the bus dies, then the page says since when it is not live
+            # when the bus dies, then the page says since when it is not live, and offers no action
             await asyncio.to_thread(world.server.kill)
             await frame_with(stream, "Not live since")
+            lost = await read_until(browser, "/nodepools", "Not live since", "actions are off")
+            assert re.search(r"</b> [A-Z]", lost.partition('id="band"')[2])
+            assert "Create NodePool" not in lost
 
             # and when it is back, then the page is current again
             world.server.start()
             await frame_without(stream, "Not live since")
+            await read_until(browser, "/nodepools", "Create NodePool")
 
 
 async def test_a_page_says_that_there_is_no_answer_yet_until_there_is_one(

@@ -71,7 +71,7 @@ async def show_pools(visit: Visit) -> Page:
         "titles": TITLES,
         "groupings": GROUPINGS,
         "sortings": SORTINGS,
-        "may_create": visit.may(ApplyNodePool),
+        "may_create": visit.may(ApplyNodePool) and visit.is_live,
         "clusters": account.mirror.clusters,
         "register": commands.nodepool("register", "cluster", "NAME", "--zone", "ZONE"),
         "first": commands.nodepool(
@@ -272,6 +272,6 @@ async def show_capacity(visit: Visit) -> Page:
         "fault": fault,
         "shells": [commands.nodepool("find", "capacity", *words)] if visit.shown is None else [],
         "ask": ask_without,
-        "may_create": visit.may(ApplyNodePool),
+        "may_create": visit.may(ApplyNodePool) and visit.is_live,
     }
     return Page("capacity.html", "Capacity", "capacity", values)

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from console.view.model import Place
 from console.view.nodes import Cell
 from console.view.pools import Line
+from console.view.standing import sentence
 from console.view.times import format_countdown, format_duration, parse_moment
 
 FOLDER: Final = Path(__file__).parents[1]
@@ -60,6 +61,7 @@ def environment() -> Environment:
     )
     made.filters["part"] = lambda text: quote(str(text), safe="")
     made.filters["say"] = say
+    made.filters["sentence"] = sentence
     made.filters["number"] = lambda value: f"{value:,}"
     made.globals.update(
         ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock, to=_to
