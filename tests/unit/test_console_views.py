@@ -212,6 +212,16 @@ def test_a_nodepool_names_its_nodes_that_people_drain_and_that_stay() -> None:
     assert stand(pool(leaves, node("c"))).also == ()
 
 
+def test_a_nodepool_says_which_pods_its_drained_nodes_wait_for_without_a_deadline() -> None:
+    first, second = (node(name, phase="draining", **PODS) for name in ("a", "b"))
+
+    one, two = stand(pool(first, node("c"))), stand(pool(first, second))
+
+    assert one.why == "a waits for Pods: job must end."
+    assert two.why == "a and 1 more wait for Pods: job must end."
+    assert stand(pool(node("a", phase="draining"))).why == ""
+
+
 def test_a_nodepool_that_loses_nodes_does_so_since_the_first_warning() -> None:
     leaves = ("CWNodeRemoval", "True", "Preempted")
     first, second = (

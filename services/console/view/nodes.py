@@ -19,6 +19,8 @@ NAMED_MAX: Final = 200
 """The most Nodes whose cells have names."""
 CELLS_MAX: Final = 2_000
 """The most Nodes that have a cell each; a page with more Nodes shows counts."""
+BLOCKERS_MAX: Final = 4
+"""The most Pods that are named as the blockers of a drain."""
 PART: Final = 32
 """How many cells a part of a grid has on average."""
 ON_ITS_WAY: Final[Mapping[str, str]] = {
@@ -208,3 +210,10 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
         why = "answer to its cordon or drain"
         found.append(Deadline(node.answer_by, "bad", about, many, why))
     return tuple(sorted(found, key=lambda each: each.at))
+
+
+def name_blockers(node: NodeFacts) -> str:
+    """Return the names of the Pods that block the drain of a Node."""
+    names = ", ".join(name for name, _ in node.blocking[:BLOCKERS_MAX])
+    more = node.blocking_count - min(len(node.blocking), BLOCKERS_MAX)
+    return names + (f" and {more} more" if more > 0 else "")

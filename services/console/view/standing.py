@@ -8,9 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from console.view.model import Deadline, Pool
+from console.view.nodes import name_blockers
 from console.view.words import Look, Word
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import condition, field, items, text
+from nodepool.explanation.leaving import has_job, waits_for_work
 from nodepool.explanation.node_remedies import find_unhealthy, health_remedies
 from nodepool.explanation.remedies import Wait
 
@@ -108,6 +110,8 @@ def stand(pool: Pool) -> Standing:
             group = Group.WAITS
     also = tuple(each for each in problems if each.text != word.text)
     why, helps = _explain(pool, decisive) if group is not Group.WELL or also else ("", "")
+    if not why and also:
+        why = _say_blocked(pool)
     if not why and pool.facts.autoscaled:
         why = f"The autoscaler changed {pool.facts.autoscaled}."
     since, bar = _since(pool, word), _bar(pool, word)
@@ -227,6 +231,17 @@ def _explain(pool: Pool, decisive: object) -> tuple[str, str]:
     if pool.is_at_target:
         return "", ""
     return sentence(condition(pool.document, "AtTarget", "message")), ""
+
+
+def _say_blocked(pool: Pool) -> str:
+    """Return which Pods a Node waits for that a person drains; empty if none does."""
+    drained = [each for each in pool.members if each.facts.phase == "draining"]
+    waiting = [each for each in drained if waits_for_work(each.facts) and not has_job(each.facts)]
+    if not waiting:
+        return ""
+    first, *others = waiting
+    wait = f"and {len(others)} more wait" if others else "waits"
+    return f"{first.place.name} {wait} for Pods: {name_blockers(first.facts)} must end."
 
 
 def sentence(words: str, name: str = "") -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from console.view.model import Deadline, Happening, Member, Place, Pool
 from console.view.node import waits_for_pods
+from console.view.nodes import name_blockers
 from console.view.words import Look
 from nodepool.contract.documents import items, text
 
@@ -102,11 +103,8 @@ def _open(pool: Pool) -> Iterator[Entry]:
     """Yield what a NodePool waits for without a deadline."""
     waiting = [each for each in pool.members if waits_for_pods(pool, each.facts)]
     for member in waiting[:OPEN_MAX]:
-        node = member.facts
-        names = ", ".join(name for name, _ in node.blocking[:NAMED_MAX])
-        more = node.blocking_count - min(len(node.blocking), NAMED_MAX)
-        names += f" and {more} more" if more > 0 else ""
-        yield Entry(None, "out", "waits for Pods", f"{names} must end", nodes=(member.place,))
+        why = f"{name_blockers(member.facts)} must end"
+        yield Entry(None, "out", "waits for Pods", why, nodes=(member.place,))
     if len(waiting) > OPEN_MAX:
         more = len(waiting) - OPEN_MAX
         yield Entry(None, "out", f"{more} more {'waits' if more == 1 else 'wait'} for Pods")
