@@ -26,6 +26,7 @@ from console.view.remedies import Remedy as ConsoleRemedy
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
+from console.view.words import Word
 from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.remedies import (
     Action,
@@ -801,6 +802,18 @@ def test_quotas_name_who_holds_and_who_waits_even_where_none_is_set() -> None:
         ("train", 0),
     ]
     assert [each.word.text for each in without] == ["No quota"]
+
+
+def test_a_quota_that_was_lowered_below_its_use_says_by_how_much() -> None:
+    def word_of(limit: int) -> Word:
+        quota = {"zone": ZONE, "instanceType": H100, "limit": limit, "used": 2}
+        pools = {TRAIN: pool(node("a"), node("b"))}
+        (line,) = list_quotas(Fleet("demo", pools, {"demo": ZONE}, [quota]))
+        return line.word
+
+    assert word_of(3) == Word("ok", "Room")
+    assert word_of(2) == Word("idle", "Used up")
+    assert word_of(1) == Word("act", "1 over limit")
 
 
 def test_a_quota_names_some_of_its_nodepools_and_no_invalid_one_without_nodes() -> None:

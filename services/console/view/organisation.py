@@ -44,11 +44,13 @@ class QuotaLine:
 
     @property
     def word(self) -> Word:
-        """The state of the quota: whether a NodePool waits for it."""
+        """The state of the quota: whether a NodePool waits for it, or it was lowered below use."""
         if self.limit is None:
             return Word("act", "No quota")
         if self.waiting:
             return Word("act", "Over quota")
+        if self.used > self.limit:
+            return Word("act", f"{self.used - self.limit:,} over limit")
         return Word("ok", "Room") if self.left else Word("idle", "Used up")
 
 
