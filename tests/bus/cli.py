@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -49,11 +50,19 @@ def environment(port: int) -> dict[str, str]:
     }
 
 
-def started(port: int, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
-    """A `nodepool` process whose output can be read; `stderr` is as `Popen` has it."""
+def started(
+    port: int,
+    *arguments: str,
+    stderr: int | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.Popen[str]:
+    """A `nodepool` process whose output can be read; `stderr` is as `Popen` has it.
+
+    settings: further variables of its environment.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "nodepool.cli", *arguments],
-        env=environment(port),
+        env={**environment(port), **settings},
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
@@ -90,10 +99,10 @@ class Up(NamedTuple):
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Up]:
+def running(folder: Path, *arguments: str, **settings: str) -> Iterator[Up]:
     """Everything on this machine, with its data in this folder, until Ctrl-C."""
     port = free_port()
-    with started(port, "up", "--data-dir", str(folder), *arguments) as process:
+    with started(port, "up", "--data-dir", str(folder), *arguments, settings=settings) as process:
         try:
             yield Up(port, lines_until(process, "Ctrl-C stops everything"))
             process.send_signal(signal.SIGINT)

@@ -7,6 +7,7 @@ from pathlib import Path
 from bus.cli import running
 from bus.consoles import Browser
 from bus.test_console import read_until
+from testbed.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 SHOWN = ("batch", "services", "training")
@@ -16,12 +17,17 @@ LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
 async def test_the_first_start_adds_an_owner_and_each_start_prints_a_link_that_signs_in(
     tmp_path: Path,
 ) -> None:
+    port = free_port()
+    options = ("--console", "--examples", str(EXAMPLES))
     owners = list[list[str]]()
     for _ in range(2):
         # given a control plane on this machine with its console
-        with running(tmp_path, "--console", "--examples", str(EXAMPLES)) as up:
+        with running(tmp_path, *options, NODEPOOL_CONSOLE_PORT=str(port)) as up:
             link = LINK.search("\n".join(up.printed))
             assert link is not None, up.printed
+
+            # and the console is where the setting says, or on the next ports if those are in use
+            assert int(link[1].rpartition(":")[2]) >= port
 
             # when the link that was printed is opened, then it signs in
             browser = Browser(link[1])

@@ -136,9 +136,17 @@ class Settings:
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
     """Return the port of the server on this machine; raise a usage error for an invalid port."""
-    name = "NODEPOOL_NATS_PORT"
-    text = environment.get(name) or DEFAULT_PORT
-    text = DEFAULT_PORT if is_service_link(name, text) else text
+    return _port(environment, "NODEPOOL_NATS_PORT", DEFAULT_PORT)
+
+
+def console_port(default: int) -> int:
+    """Return the first port to try for the console; raise a usage error for an invalid port."""
+    return _port(os.environ, "NODEPOOL_CONSOLE_PORT", str(default))
+
+
+def _port(environment: Mapping[str, str], name: str, default: str) -> int:
+    text = environment.get(name) or default
+    text = default if is_service_link(name, text) else text
     if not (text.isdecimal() and 0 < int(text) < 65_536):
         raise click.UsageError(f"{name}: {text!r} is not a port; use 1 to 65535")
     return int(text)

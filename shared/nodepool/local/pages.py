@@ -15,7 +15,7 @@ from nodepool.local.reloading import LOG, reload_server, running_server
 CONSOLE: Final = "console"
 """The program, and the module that runs it."""
 PORT: Final = 9480
-"""The first port on which the console serves its pages; ports that are in use are skipped."""
+"""The first port to try for the pages of the console by default; ports in use are skipped."""
 LINK_S: Final = 30.0
 """How long the console may take to write its links, in seconds."""
 LOOK_S: Final = 0.05

@@ -62,6 +62,7 @@ class Options:
     archive: where to archive the log; empty for nowhere.
     inventory: the inventory of real machines; None for no service for them.
     console: whether to serve the console; its first user is added if the organisation has none.
+    page_port: the first port to try for it.
     """
 
     data_dir: Path
@@ -78,6 +79,7 @@ class Options:
     archive: str = ""
     inventory: Path | None = None
     console: bool = False
+    page_port: int = PORT
 
 
 def run(options: Options) -> int:
@@ -102,7 +104,7 @@ def run(options: Options) -> int:
         logs = _log_folder(options.data_dir, groups)
         with (
             claimed_ports(len(groups) + 1, METRICS_PORT) as ports,
-            claimed_ports(1, PORT) as pages,
+            claimed_ports(1, options.page_port) as pages,
             linked_operator(options.port, server.auth, server.authority),
         ):
             limit = storage_limit(server.data_dir)

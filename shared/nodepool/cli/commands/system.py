@@ -13,7 +13,7 @@ from nodepool.cli.errors import CliError
 from nodepool.cli.formats import Format
 from nodepool.cli.options import format_option
 from nodepool.cli.output import print_note, print_text
-from nodepool.cli.settings import Command, Settings, port
+from nodepool.cli.settings import Command, Settings, console_port, port
 from nodepool.contract.services import PROCESSES
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def up(
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
     from nodepool.local.errors import UpError
+    from nodepool.local.pages import PORT
     from nodepool.local.up import Options, run
 
     options = Options(
@@ -165,6 +166,7 @@ def up(
         archive=_store(beside["archive"]),
         inventory=beside["inventory"],
         console=beside["console"],
+        page_port=console_port(PORT) if beside["console"] else PORT,
     )
     try:
         return run(options)
