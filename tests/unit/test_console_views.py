@@ -479,6 +479,26 @@ def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> 
     ]
 
 
+def test_the_timeline_groups_what_happens_to_many_nodes_in_turn() -> None:
+    kinds = ("CWDrainNode", "CWNodeDeleted")
+    turns = [happening(number, kinds[number % 2], 60) for number in range(8)]
+    changes = [
+        happening(number, f"CWNodePoolScaled{'Up' if number % 2 else 'Down'}", 30)
+        for number in range(10, 14)
+    ]
+
+    page = build_timeline(pool(node("a")), [*turns, *changes], NOW)
+
+    assert [(entry.why, entry.positions) for entry in page.past] == [
+        ("CWNodePoolScaledUp", (13,)),
+        ("CWNodePoolScaledDown", (12,)),
+        ("CWNodePoolScaledUp", (11,)),
+        ("CWNodePoolScaledDown", (10,)),
+        ("CWNodeDeleted", (1, 7)),
+        ("CWDrainNode", (0, 6)),
+    ]
+
+
 def test_the_timeline_says_of_several_nodes_what_it_says_of_one() -> None:
     warned = [node(name, phase="cordoned", preemptedSince=ago(seconds=41)) for name in "ab"]
 

@@ -17,6 +17,8 @@ NAMED_MAX: Final = 4
 """The most Nodes that an entry names."""
 TOGETHER: Final = timedelta(seconds=10)
 """Events of one kind within this time are one entry."""
+TURNS_MAX: Final = 4
+"""How many kinds of events may take turns and still be an entry each."""
 OPEN_MAX: Final = 6
 """The most Nodes of which the timeline says what they wait for."""
 OPEN: Final[dict[str, Look]] = {
@@ -49,6 +51,13 @@ _LOOKS: Final[dict[str, Look]] = {
     "CWOverQuota": "act",
     "CWNodePoolQuotaCheckFailed": "bad",
 }
+_OF_NODES: Final = frozenset(
+    {
+        *("CWNodeAssigned", "CWNodeRegistered", "CWNodeCordoned", "CWNodeUncordoned"),
+        *("CWDrainNode", "CWNodeDeleted", "CWNodeDeletionRequestSuccess"),
+    }
+)
+"""What happens to one Node after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +137,18 @@ def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
 
 
 def _past(happenings: Sequence[Happening]) -> Iterator[Entry]:
-    """Yield the events, oldest first; adjacent events of one kind share an entry."""
-    group: list[Happening] = []
+    """Yield the events; adjacent ones of a kind share an entry, those of Nodes also in turn."""
+    groups: list[list[Happening]] = []
     for each in sorted(happenings, key=lambda each: each.position):
-        if group and not _is_same(group[-1], each):
-            yield _entry(group)
-            group = []
-        group.append(each)
-    if group:
-        yield _entry(group)
+        near = groups[-1:]
+        if each.reason in _OF_NODES:
+            near = [group for group in groups[-TURNS_MAX:] if group[-1].reason in _OF_NODES]
+        same = next((group for group in near if _is_same(group[-1], each)), None)
+        if same is None:
+            groups.append([each])
+        else:
+            same.append(each)
+    yield from map(_entry, groups)
 
 
 def _is_same(before: Happening, after: Happening) -> bool:
