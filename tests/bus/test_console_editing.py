@@ -47,6 +47,9 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         await read_until(editor, TRAIN, "At target", "/edit")
         opened = await editor.get(EDIT)
 
+        # given the form, then it says how far the quota goes, as the forms to scale and create do
+        assert "The quota of 8 has room for 8, as no other NodePool uses it." in opened.text
+
         # when a field is wrong, then it says so, and what was typed stays
         wrong = await send(editor, opened, "save", target="x", labels="team")
         assert wrong.status == 422

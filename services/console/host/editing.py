@@ -14,6 +14,7 @@ from console.view import commands
 from console.view.editing import Merge, change_document, compare_texts, fill_form, merge
 from console.view.forms import FIELDS, TEXT_MAX, Form, check_form, place_fault
 from console.view.model import Place
+from console.view.organisation import describe_room
 from nodepool.client import ClientError
 from nodepool.client.errors import Refused
 from nodepool.client.manifests import ManifestError, parse_manifest, parse_yaml, stored_document
@@ -232,9 +233,11 @@ def _show(
     verdict: tuple[str, str] | None = None,
     status: int = 200,
 ) -> Page:
-    place = visit.place
+    place, fleet = visit.place, visit.account.mirror.fleet()
+    known = fleet.pools.get(place)
     values = {
         "place": place,
+        "room": describe_room(fleet, known.zone, known.facts.instance_type, place) if known else "",
         "draft": draft,
         "form": draft.form,
         "others": merged.others if merged is not None else (),
