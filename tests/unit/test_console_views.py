@@ -866,6 +866,13 @@ def test_events_are_filtered_by_every_part_and_newest_first() -> None:
     assert list_events(events, EventsAsked(cluster="other")).lines == ()
 
 
+def test_the_list_of_events_says_since_when_it_has_them_whatever_matches() -> None:
+    events = [happening(5, "CWNodePoolCreated", 60), happening(7, "CWNodeCordoned", 50)]
+
+    assert list_events(events, EventsAsked("cordoned")).since == events[0].time
+    assert list_events([], EventsAsked()).since is None
+
+
 def test_a_message_about_a_node_and_its_nodepool_is_one_line() -> None:
     both = [
         happening(7, "CWNodeCordoned", 5, kind=kind, name=name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from console.view.model import Happening
@@ -56,11 +57,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """A page of the events that match the filter; `known` counts the events before the filter."""
+    """A page of the events that match the filter.
+
+    known, since: how many events there are before the filter, and the time of the oldest one.
+    """
 
     asked: EventsAsked
     lines: tuple[Line, ...]
     known: int
+    since: datetime | None
     cut: Cut
 
 
@@ -73,7 +78,9 @@ def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventLis
     page = cut(len(found), asked.page, SHOWN_MAX)
     newest = sorted(found, reverse=True)[page.start : page.end]
     lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in newest)
-    return EventList(asked, lines, len({each.position for each in happenings}), page)
+    known = len({each.position for each in happenings})
+    since = min((each.time for each in happenings), default=None)
+    return EventList(asked, lines, known, since, page)
 
 
 def matches(event: Happening, asked: EventsAsked) -> bool:
