@@ -24,17 +24,20 @@ def build_declaration(known: KnownMachine) -> MachineDeclared:
         instance_type=known.instance_type,
         labels=_labels(known),
         wipes=known.wipes,
+        wipe_minutes=known.wipe_minutes,
         digest=_digest(known),
     )
 
 
 def is_declared(declared: Declared | None, declaration: MachineDeclared) -> bool:
     """Return whether the log has the declaration of a machine already."""
-    if declared is None:
-        return False
-    found = declared.instance_type, dict(declared.labels), declared.wipes, declared.digest
-    wanted = declaration.instance_type, dict(declaration.labels)
-    return found == (*wanted, declaration.wipes, declaration.digest)
+    return declared is not None and _content(declared) == _content(declaration)
+
+
+def _content(declared: Declared | MachineDeclared) -> tuple[object, ...]:
+    labels = dict(declared.labels)
+    ends = declared.wipes, declared.wipe_minutes
+    return declared.instance_type, labels, *ends, declared.digest
 
 
 def _labels(known: KnownMachine) -> Mapping[str, str]:

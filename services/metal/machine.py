@@ -27,8 +27,8 @@ SHUTDOWN_S: Final = 300.0
 """How long a system may take to shut down, in seconds, before its power is cut."""
 CHECK_S: Final = 600.0
 """How long a complete reading may take, in seconds."""
-WIPE_MAX: Final = timedelta(hours=1)
-"""How long a wipe may take until it has failed."""
+WIPE_MINUTES: Final = 60
+"""How long the wipe of a machine may take that the inventory does not have any more."""
 BOOT_MAX: Final = timedelta(minutes=25)
 """How long a boot may take; after 30 minutes the services give it up."""
 SILENT_AFTER: Final = timedelta(seconds=40)
@@ -48,6 +48,7 @@ class Declared:
     instance_type: str
     labels: Mapping[str, str]
     wipes: bool
+    wipe_minutes: int
     digest: str
 
 
@@ -150,6 +151,7 @@ class Machine:
     wipes: whether it is wiped after each stay.
     is_unwiped: whether a stay has begun since it was wiped.
     wipe: the number of its last wipe.
+    wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if none is under way.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
@@ -179,6 +181,7 @@ class Machine:
     wipes: bool = False
     is_unwiped: bool = False
     wipe: int = 0
+    wipe_minutes: int = WIPE_MINUTES
     wipe_due: datetime | None = None
     wipe_end: str | None = None
     assignment: int = 0

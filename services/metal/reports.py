@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from metal.machine import BOOT_MAX, WIPE_MAX, Declared, Machine, Stay
+from metal.machine import BOOT_MAX, Declared, Machine, Stay
 from metal.nodes import request_check
 from metal.power import find_stuck
 from nodepool.contract import events as on
@@ -129,9 +129,9 @@ def _report_wipe(
         return
     cause = machine.wipe_end or find_stuck(machine, now)
     if due <= now:
-        minutes = int(WIPE_MAX.total_seconds()) // 60
         why = machine.silence or machine.fault
-        cause = cause or f"it has not ended in {minutes} minutes{f'; {why}' if why else ''}"
+        late = f"it has not ended in {machine.wipe_minutes} minutes"
+        cause = cause or f"{late}{f'; {why}' if why else ''}"
     if cause:
         yield on.MachineStateChanged(
             zone=zone,

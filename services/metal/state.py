@@ -131,7 +131,9 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         return state
     machine = state.machines.get(event.machine_key, Machine())
     before = machine.declared
-    after = Declared(event.instance_type, event.labels, event.wipes, event.digest)
+    after = Declared(
+        event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
+    )
     if before is None or before.digest != event.digest:
         machine = restart_tries(replace(machine, seen=None, silence=""))
     return _store(state, event.machine_key, replace(machine, declared=after), now)

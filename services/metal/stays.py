@@ -1,9 +1,9 @@
 """A machine after what services say about its Node."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
-from metal.machine import BOOT_MAX, SILENT_AFTER, WIPE_MAX, Machine, Marks, Stay
+from metal.machine import BOOT_MAX, SILENT_AFTER, WIPE_MINUTES, Machine, Marks, Stay
 from metal.power import restart_tries
 from nodepool.contract import events as on
 from nodepool.contract.model import NodeAction, NodePhase
@@ -76,11 +76,14 @@ def free_or_wipe(machine: Machine, now: datetime) -> Machine:
     machine = restart_tries(replace(machine, wish="", is_set_aside=False))
     if not machine.is_unwiped:
         return replace(machine, state=MachineState.PRODUCTION)
+    declared = machine.declared
+    minutes = declared.wipe_minutes if declared is not None else WIPE_MINUTES
     return replace(
         machine,
         state=MachineState.ZAP,
         wipe=machine.wipe + 1,
-        wipe_due=now + WIPE_MAX,
+        wipe_minutes=minutes,
+        wipe_due=now + timedelta(minutes=minutes),
         wipe_end=None,
     )
 

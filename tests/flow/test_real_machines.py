@@ -429,10 +429,10 @@ def test_a_controller_that_is_wrong_about_the_power_is_asked_a_few_times_an_hour
 # Between two stays.
 
 
-def a_machine_to_wipe() -> tuple[Site, Server]:
+def a_machine_to_wipe(minutes: int = 60) -> tuple[Site, Server]:
     """A machine whose stay is over, and whose request to power it off is stored."""
     site = Site()
-    server = site.declare(NAME, wipes=True)
+    server = site.declare(NAME, wipes=True, wipe_minutes=minutes)
     site.run()
     site.see(server)
     site.tell(assigned())
@@ -537,19 +537,24 @@ def test_a_wipe_that_fails_is_done_again_after_a_repair() -> None:
     assert len(site.said(MachineRepaired)) == len(site.said(MachineWiped)) == 1
 
 
-def test_a_wipe_has_an_hour() -> None:
-    site, server = a_machine_to_wipe()
+@pytest.mark.parametrize("minutes", [20, 60, 300])
+def test_a_wipe_has_the_minutes_with_which_its_machine_is_declared(minutes: int) -> None:
+    # given a wipe that never ends
+    site, server = a_machine_to_wipe(minutes)
     site.send()
     site.see(server)
     site.send()
     server.go_on()
     site.see(server)
 
-    site.wait(3_600)
-
+    # when other minutes are declared, then these are for the next wipe
+    site.declare(NAME, wipes=True, wipe_minutes=1)
+    site.wait(minutes * 60 - 30)
+    assert not site.said(MachineStateChanged)
+    site.wait(60)
     (failed,) = site.said(MachineStateChanged)
     assert failed.state is MachineState.ZAP_FAIL
-    assert failed.cause
+    assert f"not ended in {minutes} minutes" in failed.cause
 
 
 # Controllers that do not answer, and machines that are gone.

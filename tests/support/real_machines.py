@@ -90,13 +90,25 @@ class Site:
         self.servers: dict[str, Server] = {}
 
     def declare(
-        self, name: str, power: Power = Power.OFF, digest: str = "d", *, wipes: bool = False
+        self,
+        name: str,
+        power: Power = Power.OFF,
+        digest: str = "d",
+        *,
+        wipes: bool = False,
+        wipe_minutes: int = 60,
     ) -> Server:
         """The server of a machine that is declared from now on."""
         server = self.servers.setdefault(name, Server(name, power))
-        self.tell(
-            MachineDeclared(zone=ZONE, machine=name, instance_type=H100, wipes=wipes, digest=digest)
+        declared = MachineDeclared(
+            zone=ZONE,
+            machine=name,
+            instance_type=H100,
+            wipes=wipes,
+            wipe_minutes=wipe_minutes,
+            digest=digest,
         )
+        self.tell(declared)
         return server
 
     def tell(self, *messages: Message) -> None:

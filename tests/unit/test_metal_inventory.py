@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from metal.declaring import build_declaration
 from metal.host.inventory_file import (
     DOCUMENTS_MAX,
     SIZE_MAX,
@@ -113,6 +114,16 @@ def test_machines_are_read_with_what_their_rack_and_their_type_say() -> None:
             expected=Expected(serial="SN2", memory_gib=1024, gpus=Gpus(count=4)),
         ),
     }
+
+
+@pytest.mark.parametrize(("written", "minutes"), [("", 240), ("withinMinutes: 90\n", 90)])
+def test_machines_have_the_minutes_of_the_wipe_profile_of_their_type(
+    written: str, minutes: int
+) -> None:
+    inventory = parse_inventory(RACK + written, "inventory.yaml")
+
+    declared = [build_declaration(each) for each in inventory.machines.values()]
+    assert [each.wipe_minutes for each in declared] == [minutes] * 2
 
 
 def test_a_cluster_boots_its_own_profile_or_else_that_of_all() -> None:

@@ -161,13 +161,16 @@ def test_the_answer_to_an_earlier_request_settles_nothing() -> None:
 
 def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
     event = build_declaration(KNOWN)
-    declared = Declared(event.instance_type, event.labels, event.wipes, event.digest)
+    declared = Declared(
+        event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
+    )
 
     assert event.labels[RACK] == "r1"
     assert is_declared(declared, event)
     assert not is_declared(None, event)
     for other in (
         replace(KNOWN, wipes=False),
+        replace(KNOWN, wipe_minutes=30),
         replace(KNOWN, rack="r2"),
         replace(KNOWN, place=replace(PLACE, system="2")),
         replace(KNOWN, place=replace(PLACE, credentials=Reference(file="/other"))),

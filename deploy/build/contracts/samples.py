@@ -978,6 +978,7 @@ SAMPLES: tuple[Message, ...] = (
     SetMachinePower(zone=LAB, machine=MACHINE, power="off"),
     MaintainMachine(zone=LAB, machine=MACHINE, maintenance=True, reason="a new cable"),
     VerifyMachine(zone=LAB, machine=MACHINE),
+    MachineDeclared(zone=LAB, machine=MACHINE, instance_type=KIND, wipe_minutes=240, digest="5f2b"),
 )
 
 

@@ -11,11 +11,11 @@ from metal.inventory.unique import Unique
 from metal.reading import BootTarget
 from nodepool.contract import grammar
 from nodepool.contract.catalog import type_fault
+from nodepool.contract.real_machines import WIPE_MINUTES_MAX
 
 ARGUMENTS_MAX: Final = 128
 LINE_MAX: Final = 2_048
 """How many characters of kernel arguments Linux on x86 reads."""
-WIPE_MINUTES_MAX: Final = 2_880
 _SECRET: Final = re.compile(r"[^=]*(?:pass|token|secret|key)[^=]*=(?!/).+", re.IGNORECASE)
 """Matches an argument that may hold a secret; it may name a file."""
 

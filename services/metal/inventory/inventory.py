@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from metal.inventory.addresses import plain_address, plain_fingerprint
 from metal.inventory.model import (
+    WIPE_MINUTES,
     BootProfile,
     Expected,
     Gpus,
@@ -40,7 +41,7 @@ class Place:
 class KnownMachine:
     """A machine of the inventory: where it stands, how it is reached, what it is made of.
 
-    wipes: whether it is wiped after each stay.
+    wipes: whether it is wiped after each stay; wipe_minutes: how long that may take.
     """
 
     zone: str
@@ -51,6 +52,7 @@ class KnownMachine:
     place: Place
     expected: Expected
     wipes: bool = True
+    wipe_minutes: int = WIPE_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,22 @@ def build_inventory(documents: Iterable[InventoryDocument]) -> Inventory:
     """Return the inventory of documents in which `find_faults` has found nothing."""
     documents = tuple(documents)
     racks = [each for each in documents if isinstance(each, Rack)]
-    machines = [_known(rack, each) for rack in racks for each in rack.machines]
     boots = [each for each in documents if isinstance(each, BootProfile)]
-    wipes = [each for each in documents if isinstance(each, WipeProfile)]
+    given = (each for each in documents if isinstance(each, WipeProfile))
+    wipes = {each.instance_type: each for each in given}
+    machines = [
+        _known(rack, each, wipes.get(rack.instance_type))
+        for rack in racks
+        for each in rack.machines
+    ]
     return Inventory(
         machines={machine_key(each.zone, each.name): each for each in machines},
         boots={(each.instance_type, each.org, each.cluster): each for each in boots},
-        wipes={each.instance_type: each for each in wipes},
+        wipes=wipes,
     )
 
 
-def _known(rack: Rack, machine: Machine) -> KnownMachine:
+def _known(rack: Rack, machine: Machine, wipe: WipeProfile | None) -> KnownMachine:
     return KnownMachine(
         zone=rack.zone,
         name=machine.name,
@@ -91,6 +98,7 @@ def _known(rack: Rack, machine: Machine) -> KnownMachine:
         place=place_of(rack, machine),
         expected=_with_gpus(machine.expected, rack.instance_type),
         wipes=rack.wipes,
+        wipe_minutes=wipe.within_minutes if wipe is not None else WIPE_MINUTES,
     )
 
 

@@ -6,6 +6,8 @@ from typing import Final, Literal
 from metal.reading import BootTarget
 from nodepool.contract.model import Value
 
+WIPE_MINUTES: Final = 240
+"""How long a wipe may take if its profile does not say it, in minutes."""
 API_VERSION: Final = "metal/v1alpha1"
 REPORT: Final = "{report}"
 """What stands for the address of the report of a wipe in the address of its image."""
@@ -130,7 +132,7 @@ class WipeProfile(Boot):
     """
 
     kind: Literal["WipeProfile"]
-    within_minutes: int = 240
+    within_minutes: int = WIPE_MINUTES
 
 
 InventoryDocument = Rack | BootProfile | WipeProfile

@@ -25,6 +25,8 @@ class Power(StrEnum):
 SENTENCES_MAX: Final = 16
 """How many reasons a reading names at most."""
 Sentence = Annotated[str, Field(max_length=TEXT_LIMIT)]
+WIPE_MINUTES_MAX: Final = 2_880
+"""How long a wipe may take at most, in minutes."""
 Number = Annotated[int, Field(ge=0)]
 PowerAction = Literal["shutdown", "off", "on"]
 """What a request does to the power of a machine; `shutdown` asks its system first."""

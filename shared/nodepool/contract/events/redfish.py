@@ -17,7 +17,13 @@ from pydantic import Field
 
 from nodepool.contract.health import NodeFault
 from nodepool.contract.messages import Event, OfRealMachine
-from nodepool.contract.real_machines import SENTENCES_MAX, Number, Power, Sentence
+from nodepool.contract.real_machines import (
+    SENTENCES_MAX,
+    WIPE_MINUTES_MAX,
+    Number,
+    Power,
+    Sentence,
+)
 
 
 class MachineDeclared(Event, OfRealMachine):
@@ -25,6 +31,7 @@ class MachineDeclared(Event, OfRealMachine):
 
     instance_type, labels: its type and its topology labels.
     wipes: whether it is wiped after each stay; what it was added with counts.
+    wipe_minutes: how long its next wipe may take.
     digest: changes whenever its controller or its expected hardware is declared otherwise; what was
         read before says nothing of the machine that is declared now.
     """
@@ -34,6 +41,7 @@ class MachineDeclared(Event, OfRealMachine):
     instance_type: str
     labels: Mapping[str, str] = {}
     wipes: bool = True
+    wipe_minutes: Annotated[int, Field(ge=1, le=WIPE_MINUTES_MAX)] = 60
     digest: Annotated[str, Field(max_length=128)]
 
 
