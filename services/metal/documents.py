@@ -19,6 +19,7 @@ Document = Mapping[str, object]
 TEXT_MAX: Final = 256
 """The length at which a text of a controller is cut."""
 PATH_MAX: Final = 1_024
+URI_MAX: Final = 4_096
 _PATH: Final = re.compile(r"/(?!/)[!-~]*", re.ASCII)
 _NUMBERS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAC: Final = re.compile(r"[0-9A-F]{2}(?:[:-]?[0-9A-F]{2}){5}", re.ASCII | re.IGNORECASE)
@@ -49,13 +50,13 @@ def parts(document: object, *path: str) -> Sequence[Document]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def text(document: object, *path: str) -> str:
-    """Return the text at a path as one line of at most `TEXT_MAX` characters; empty if none."""
+def text(document: object, *path: str, most: int = TEXT_MAX) -> str:
+    """Return the text at a path as one line of at most `most` characters; empty if none."""
     value = at(document, *path)
     if not isinstance(value, str):
         return ""
-    kept = "".join(char if char.isprintable() else " " for char in value[: 4 * TEXT_MAX])
-    return " ".join(kept.split())[:TEXT_MAX]
+    kept = "".join(char if char.isprintable() else " " for char in value[: 4 * most])
+    return " ".join(kept.split())[:most]
 
 
 def number(document: object, *path: str) -> float | None:
@@ -110,7 +111,7 @@ def boot_override(system: Document) -> BootOverride | None:
     enabled = text(boot, "BootSourceOverrideEnabled")
     if not enabled:
         return None
-    uri = text(boot, "HttpBootUri")
+    uri = text(boot, "HttpBootUri", most=URI_MAX)
     return BootOverride(
         target=text(boot, "BootSourceOverrideTarget"),
         enabled=enabled,

@@ -11,7 +11,7 @@ from typing import Final
 from metal.machine import EFFECT_S, FORGET_AFTER, PAUSES, SHUTDOWN_S, TRIES_MAX, Machine, Run
 from nodepool.contract.events import PowerRequested
 from nodepool.contract.keys import MachineKey, machine_parts, pool_path
-from nodepool.contract.real_machines import Power, PowerAction
+from nodepool.contract.real_machines import BootFrom, Power, PowerAction
 from nodepool.state.values import replace
 
 _MOVING: Final = frozenset({Power.POWERING_ON, Power.POWERING_OFF})
@@ -161,6 +161,16 @@ def _find_origin(machine: Machine, desired: Desired, action: PowerAction) -> dic
         return fields | {"boot_from": "wipe"}
     org, cluster, _ = pool_path(machine.stay.pool)
     return fields | {"boot_from": "cluster", "org": org, "cluster": cluster}
+
+
+def find_boot(machine: Machine) -> BootFrom:
+    """Return what the last request has booted the machine from, while this boot is wanted."""
+    run, stay = machine.runs_for, machine.stay
+    if machine.wipe_due is not None:
+        is_wanted = machine.wipe_end is None and run == (0, 0, 0, machine.wipe)
+        return "wipe" if is_wanted else ""
+    is_wanted = stay is not None and stay.outcome != "failed" and run == stay.run
+    return "cluster" if is_wanted else ""
 
 
 def restart_tries(machine: Machine) -> Machine:

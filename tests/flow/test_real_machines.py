@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from conformance.requests import deleted, not_registered, registered, updated
+from metal.power import find_boot
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
@@ -43,10 +44,10 @@ def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
 
 
-def a_free_machine(replicas: int = 1) -> tuple[Site, Server]:
+def a_free_machine(replicas: int = 1, *, wipes: bool = False) -> tuple[Site, Server]:
     """A machine that is declared, was read, and is off."""
     site = Site(replicas)
-    server = site.declare(NAME)
+    server = site.declare(NAME, wipes=wipes)
     site.run()
     site.see(server)
     return site, server
@@ -535,6 +536,56 @@ def test_a_wipe_that_fails_is_done_again_after_a_repair() -> None:
     # then another wipe is done
     assert [each.wipe for each in server.sent if each.boot_from == "wipe"] == [1, 2]
     assert len(site.said(MachineRepaired)) == len(site.said(MachineWiped)) == 1
+
+
+def test_only_a_boot_that_is_wanted_gets_what_it_needs() -> None:
+    # given a machine that is assigned, and not yet powered on
+    site, server = a_free_machine(wipes=True)
+    site.tell(assigned())
+    assert find_boot(site.machine(server)) == ""
+
+    # when it is powered on for its cluster, which ends with its stay
+    site.run()
+    assert find_boot(site.machine(server)) == "cluster"
+    site.settle(2)
+    assert find_boot(site.machine(server)) == "cluster"
+    site.tell(deleted(assigned()))
+    site.run()
+    assert find_boot(site.machine(server)) == ""
+
+    # then a wipe is wanted from its request to its end
+    site.send()
+    site.see(server)
+    assert find_boot(site.machine(server)) == "wipe"
+    site.send()
+    site.end_wipe(server)
+    assert find_boot(site.machine(server)) == ""
+
+
+def test_a_boot_that_was_refused_gets_nothing() -> None:
+    site, server = a_free_machine()
+    site.tell(assigned())
+    site.run()
+
+    site.send(outcome="refused")
+
+    assert find_boot(site.machine(server)) == ""
+
+
+def test_a_boot_that_has_failed_gets_nothing_any_more() -> None:
+    # given a machine on which no system ever runs
+    site, server = a_free_machine()
+    site.tell(assigned())
+    site.run()
+    site.send()
+    site.see(server)
+    assert find_boot(site.machine(server)) == "cluster"
+
+    # when its boot has failed
+    site.wait(26 * 60)
+
+    assert len(site.said(MachineFailed)) == 1
+    assert find_boot(site.machine(server)) == ""
 
 
 @pytest.mark.parametrize("minutes", [20, 60, 300])

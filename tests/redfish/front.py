@@ -46,6 +46,7 @@ class Front:
     documents: documents that the emulator does not have, by path.
     changes: what becomes of the document of a path that ends so.
     forgets_boot: whether it accepts a boot override and does not keep it.
+    refuses_boot: whether it refuses a boot override, and quotes it.
     version: of its system, which a change has to name; a weak one matches no change that names it.
     received: each request, as method and path; connections: what they came through.
     resets: each reset that arrived; carried_out: each that reached the machine; effects: which of
@@ -72,6 +73,7 @@ class Front:
     documents: dict[str, Document] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     forgets_boot: bool = False
+    refuses_boot: bool = False
     version: str = ""
     received: list[str] = field(default_factory=list)
     resets: list[str] = field(default_factory=list)
@@ -207,6 +209,9 @@ class Front:
         if request.method == "PATCH":
             # The emulator would fetch the image, and knows no boot that happens once.
             boot = json.loads(body)["Boot"]
+            if self.refuses_boot:
+                why = {"error": {"message": f"{boot['HttpBootUri']} is not liked"}}
+                return 400, json.dumps(why).encode()
             self.boot = {} if self.forgets_boot else boot
             body = json.dumps({"Boot": {**boot, "HttpBootUri": None}}).encode()
         async with (

@@ -34,6 +34,8 @@ MEMORY_GIB = 2048
 RACK = 50
 """How many machines a rack of the site has."""
 KEY = "k" * 64
+JOIN = "staple-of-the-cluster"
+"""The join token of all clusters."""
 
 
 @dataclass
@@ -106,7 +108,10 @@ class Rig:
 
 
 class Site:
-    """The machines, the bus and the processes of one test."""
+    """The machines, the bus and the processes of one test.
+
+    boot, wipe: what the profiles of the inventory say beside their type.
+    """
 
     def __init__(self, server: NatsServer, folder: Path, *, wipes: bool) -> None:
         self.server, self.folder = server, folder
@@ -116,13 +121,17 @@ class Site:
         self.report_url = f"http://127.0.0.1:{self.report_port}"
         self.inventory = folder / "inventory.yaml"
         self.wipes = wipes
+        self.boot: dict[str, object] = {"image": NODE_IMAGE}
+        self.wipe: dict[str, object] = {"image": WIPE_IMAGE}
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self.credentials = folder / "credentials"
         self.credentials.write_text(f"{USER}:{PASSWORD}")
         self.credentials.chmod(0o600)
-        (folder / "key").write_text(KEY)
-        (folder / "key").chmod(0o600)
+        self.join_token = folder / "join"
+        for file, content in ((folder / "key", KEY), (self.join_token, JOIN)):
+            file.write_text(content)
+            file.chmod(0o600)
         self._connection: Connection
         self._reader: Reader
 
@@ -185,8 +194,9 @@ class Site:
         """Write the inventory of all machines."""
         racks = [*self._racks(is_wiped=True), *self._racks(is_wiped=False)]
         base = {"apiVersion": "metal/v1alpha1", "instanceType": H100}
-        boot = {**base, "kind": "BootProfile", "image": NODE_IMAGE, "joinToken": {"file": "/t"}}
-        wipe = {**base, "kind": "WipeProfile", "image": WIPE_IMAGE}
+        token = {"file": str(self.join_token)}
+        boot = {**base, "kind": "BootProfile", "joinToken": token, **self.boot}
+        wipe = {**base, "kind": "WipeProfile", **self.wipe}
         documents = [*racks, boot, wipe]
         written = self.inventory.with_suffix(".new")
         written.write_text("\n---\n".join(map(json.dumps, documents)))
@@ -243,13 +253,13 @@ class Site:
         ) as process:
             yield process
 
-    def check_secrets(self) -> None:
+    def check_secrets(self, *others: str) -> None:
         """Raise AssertionError if a secret is in the log, or in what a process has logged."""
         texts = {str(each.position): each.content.decode() for each in self.entries}
         texts |= {each.name: each.read_text() for each in self.folder.glob("*.log")}
         texts |= {each.name: each.read_text() for each in self.folder.glob("*.err")}
         # The user's name is a word that messages of the test use too.
-        secrets = {*SECRETS, KEY} - {USER}
+        secrets = {*SECRETS, KEY, JOIN, *others} - {USER}
         found = [name for name, text in texts.items() if any(each in text for each in secrets)]
         assert found == []
 

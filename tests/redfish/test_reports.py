@@ -11,7 +11,8 @@ from yarl import URL
 
 from bus.harness import until
 from conformance.requests import deleted, registered
-from metal.host.reporting import BODY_MAX, Addresses
+from metal.host.addresses import Addresses
+from metal.host.boot_server import BODY_MAX
 from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,

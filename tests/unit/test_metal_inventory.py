@@ -255,6 +255,13 @@ MISTAKES = [
         "instanceType",
         "has a BootProfile for all other clu",
     ),
+    (
+        "efi\njoinToken: {environment",
+        "efi?config={config}\njoinToken: {environment",
+        "target: Pxe",
+        "target",
+        "must be UefiHttp: no other boot tells the image what {config} is",
+    ),
     ("target: Pxe", "target: Tape", "", "target", "input should be 'UefiHttp', 'Pxe' or 'Hdd'"),
     ("console=ttyS0", "'a b'", "", "kernelArguments[0]", "must be one argument"),
     ("console=ttyS0", "join_token=abc", "", "kernelArguments[0]", "may hold a secret, which"),

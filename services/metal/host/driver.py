@@ -3,11 +3,12 @@
 import asyncio
 
 from metal import Hears, Says
+from metal.host.addresses import Addresses
+from metal.host.boot_server import BootServer
 from metal.host.managed import ManagedMachines
 from metal.host.polling import Poller
 from metal.host.redfish.controllers import Controllers
 from metal.host.replica import MetalReplica
-from metal.host.reporting import Addresses, ReportServer
 from metal.host.sending import Sender
 from metal.host.settings import MetalSettings
 from metal.host.watching import InventoryWatch
@@ -51,13 +52,13 @@ class Driver:
             self._watch = InventoryWatch(settings.inventory, replica, take_over)
             # The sender comes first: no other call may come between a commit and its requests.
             self._runtime.on_stored.extend((sender.hear, poller.hear))
-            reports = ReportServer(replica, addresses)
+            server = BootServer(replica, machines, addresses)
             if settings.report_port >= 0:
                 host = self._runtime.settings.metrics_host
-                port = await reports.open(host, settings.report_port)
+                port = await server.open(host, settings.report_port)
                 replica.log.info("taking reports", port=port)
             try:
                 await until_first(stop.wait(), self._watch.run(), poller.run())
             finally:
                 await sender.finish()
-                await reports.close()
+                await server.close()

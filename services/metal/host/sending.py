@@ -6,12 +6,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, Literal, assert_never
 
+from metal.host.addresses import Addresses
+from metal.host.configuring import read_token
 from metal.host.managed import Managed, ManagedMachines
 from metal.host.polling import Poller
 from metal.host.redfish.limits import Limits
 from metal.host.replica import MetalReplica, Stored
-from metal.host.reporting import Addresses
-from metal.inventory.model import Boot
+from metal.inventory.model import CONFIG, BootProfile, WipeProfile
 from metal.reading import BootOverride, BootTarget, ResetType
 from metal.replies import Done, Failure, Outcome, Refused, Unknown
 from metal.sight import find_stranger
@@ -19,6 +20,7 @@ from nodepool.contract.events import PowerAnswered, PowerRequested
 from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.real_machines import PowerAction
 from nodepool.host.edge import FAULTS
+from nodepool.nats.wire.errors import AccessError
 from nodepool.state.back_off import pause_s
 
 RESETS: Final[dict[PowerAction, ResetType]] = {
@@ -104,7 +106,7 @@ class Sender:
             machine=request.machine,
             number=request.number,
             outcome=outcome,
-            cause=cause[:TEXT_LIMIT],
+            cause=self._addresses.hide(cause, request)[:TEXT_LIMIT],
         )
         self._replica.log.info(
             "power request sent",
@@ -149,8 +151,7 @@ class Sender:
     async def _set_boot(self, managed: Managed, request: PowerRequested) -> None:
         """Set what a machine boots from once, and read it back; raise _Refusal if it is not so."""
         profile = self._find_profile(managed, request)
-        if request.boot_from == "wipe" and not self._addresses.are_taken:
-            raise _Refusal("no wipe can tell its end: set NODEPOOL_METAL_REPORT_PORT")
+        self._check_told(profile)
         reading = await managed.controller.read(frozenset())
         if isinstance(reading, Failure):
             raise _Refusal(f"it could not be read before it is powered on: {reading.text}")
@@ -172,14 +173,25 @@ class Sender:
                 f" {shown} was read back"
             )
 
-    def _find_profile(self, managed: Managed, request: PowerRequested) -> Boot:
+    def _check_told(self, profile: BootProfile | WipeProfile) -> None:
+        """Raise _Refusal for a boot that would not get its configuration, or not tell its end."""
+        is_wipe, needs_config = isinstance(profile, WipeProfile), CONFIG in profile.image
+        if (is_wipe or needs_config) and not self._addresses.are_served:
+            what = "wipe can tell its end" if is_wipe else "boot can get its configuration"
+            raise _Refusal(f"no {what}: set NODEPOOL_METAL_REPORT_PORT")
+        if needs_config and isinstance(profile, BootProfile):
+            try:
+                read_token(profile)
+            except AccessError as error:
+                raise _Refusal(str(error)) from None
+
+    def _find_profile(self, managed: Managed, request: PowerRequested) -> BootProfile | WipeProfile:
         """Return what a machine boots for a request; raise _Refusal if nothing is declared."""
         inventory, kind = self._machines.inventory, managed.known.instance_type
-        profile: Boot | None = None
-        if inventory is not None and request.boot_from == "wipe":
-            profile = inventory.wipes.get(kind)
-        elif inventory is not None:
-            profile = inventory.boot_profile(kind, request.org, request.cluster)
+        profile = None
+        if inventory is not None:
+            boot = (request.boot_from, kind, request.org, request.cluster)
+            profile = inventory.find_boot(*boot)
         if profile is None:
             word = "WipeProfile" if request.boot_from == "wipe" else "BootProfile"
             raise _Refusal(f"the inventory has no {word} for {kind}")

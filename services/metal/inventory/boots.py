@@ -6,7 +6,15 @@ from typing import Final
 
 from metal.inventory.addresses import REFERENCE_RULE, image_fault, reference_fault
 from metal.inventory.faults import FaultOf
-from metal.inventory.model import REPORT, Boot, BootProfile, InventoryDocument, Rack, WipeProfile
+from metal.inventory.model import (
+    CONFIG,
+    REPORT,
+    Boot,
+    BootProfile,
+    InventoryDocument,
+    Rack,
+    WipeProfile,
+)
 from metal.inventory.unique import Unique
 from metal.reading import BootTarget
 from nodepool.contract import grammar
@@ -32,6 +40,8 @@ def list_boot_faults(profile: BootProfile, unique: Unique) -> Iterator[FaultOf]:
         yield ("cluster",), reason
     if reason := reference_fault(profile.join_token):
         yield ("joinToken",), reason
+    if CONFIG in profile.image and profile.target is not BootTarget.UEFI_HTTP:
+        yield ("target",), f"must be UefiHttp: no other boot tells the image what {CONFIG} is"
     yield from _boot(profile)
 
 
@@ -42,8 +52,9 @@ def list_wipe_faults(profile: WipeProfile, unique: Unique) -> Iterator[FaultOf]:
         yield ("withinMinutes",), f"must lie between 1 and {WIPE_MINUTES_MAX}"
     if profile.target is not BootTarget.UEFI_HTTP:
         yield ("target",), "must be UefiHttp: no other boot tells the image where to report"
-    if REPORT not in profile.image:
-        yield ("image",), f"must hold {REPORT}, the address of its report: add ?report={REPORT}"
+    if REPORT not in profile.image and CONFIG not in profile.image:
+        cause = f"must hold {REPORT}, the address of its report, or {CONFIG}"
+        yield ("image",), f"{cause}: add ?report={REPORT}"
     yield from _boot(profile)
 
 

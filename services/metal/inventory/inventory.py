@@ -17,6 +17,7 @@ from metal.inventory.model import (
 )
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.keys import MachineKey, machine_key
+from nodepool.contract.real_machines import BootFrom
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ class Inventory:
         """Return what machines of a type boot to join a cluster; None if nothing is given."""
         own = self.boots.get((instance_type, org, cluster))
         return own or self.boots.get((instance_type, "", ""))
+
+    def find_boot(
+        self, boot_from: BootFrom, instance_type: str, org: str, cluster: str
+    ) -> BootProfile | WipeProfile | None:
+        """Return what machines of a type boot for a request; None if nothing is given."""
+        if boot_from == "wipe":
+            return self.wipes.get(instance_type)
+        return self.boot_profile(instance_type, org, cluster)
 
 
 def build_inventory(documents: Iterable[InventoryDocument]) -> Inventory:

@@ -9,6 +9,8 @@ from nodepool.contract.model import Value
 WIPE_MINUTES: Final = 240
 """How long a wipe may take if its profile does not say it, in minutes."""
 API_VERSION: Final = "metal/v1alpha1"
+CONFIG: Final = "{config}"
+"""What stands for the address of the configuration of a boot in the address of its image."""
 REPORT: Final = "{report}"
 """What stands for the address of the report of a wipe in the address of its image."""
 
@@ -100,8 +102,8 @@ class Boot(Value):
     """What a machine boots.
 
     target: how it boots once.
-    image: the address of the boot image.
-    kernel_arguments: one by one.
+    image: the address of the boot image, in which `{config}` stands for that of its configuration.
+    kernel_arguments: one by one; a part of the configuration.
     """
 
     api_version: Literal["metal/v1alpha1"]
@@ -127,7 +129,8 @@ class BootProfile(Boot):
 class WipeProfile(Boot):
     """What machines of a type boot to be wiped, over HTTP.
 
-    image: its address, in which `{report}` stands for the address to which it tells its end.
+    image: its address, in which `{report}` stands for the address to which it tells its end; its
+        configuration names this address too.
     within_minutes: how long that takes at most.
     """
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from metal.host.redfish.fault import Fault
+from metal.host.secret import read_secret
 from metal.inventory.model import Reference
 from metal.replies import Trouble
 from nodepool.nats.wire.errors import AccessError
-from nodepool.nats.wire.files import one_line
 
 HIDDEN = "***"
 
@@ -30,19 +30,13 @@ class Credential:
 
 def read_credential(reference: Reference, environment: Mapping[str, str]) -> Credential:
     """Return the credential that a reference leads to; raise Fault if it leads to none."""
-    if reference.file:
-        place = reference.file
-        try:
-            text = one_line("credentials", reference.file)
-        except AccessError as error:
-            raise _unreadable(str(error)) from None
-    else:
-        place = f"the variable {reference.environment}"
-        text = environment.get(reference.environment, "").strip()
-        if not text:
-            raise _unreadable(f"{place} is not set")
+    try:
+        text = read_secret("credentials", reference, environment)
+    except AccessError as error:
+        raise _unreadable(str(error)) from None
     user, colon, password = text.partition(":")
-    if not (user and colon and password and text.isprintable()):
+    if not (user and colon and password):
+        place = reference.file or f"the variable {reference.environment}"
         raise _unreadable(f"{place} must hold user:password in one line")
     return Credential(user, password)
 
