@@ -124,6 +124,13 @@ def find_stuck(machine: Machine, now: datetime) -> str:
     return f"it was powered {word} {TRIES_MAX} times without effect: {machine.fault or 'no cause'}"
 
 
+def retries_at(machine: Machine, now: datetime) -> datetime | None:
+    """Return when the next request is made; None if a reading has to come first, or nothing."""
+    desired = find_desired(machine)
+    action = find_action(machine, desired) if desired is not None else None
+    return None if action is None or find_stuck(machine, now) else machine.retry_at
+
+
 def request_power(key: MachineKey, machine: Machine, now: datetime) -> PowerRequested | None:
     """Return the request that is missing now; None if none is, or if it has to wait."""
     desired = find_desired(machine)

@@ -11,7 +11,7 @@ from immutables import Map
 from metal import Hears, Says
 from metal.machine import Declared, Machine, Stay
 from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
-from metal.power import find_stuck, forgets_at, restart_tries
+from metal.power import find_stuck, forgets_at, restart_tries, retries_at
 from metal.stays import OfStay, begin_stay, fold_stay, hand_over
 from nodepool.contract import events as on
 from nodepool.contract.catalog import provider_of
@@ -159,11 +159,14 @@ def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> St
 
 
 def _find_due(machine: Machine, now: datetime) -> datetime | None:
-    """Return the next moment at which a machine has something to say by itself; None for never."""
+    """Return the next moment at which a machine has something to say by itself; None for never.
+
+    At a moment at which it has nothing to say, it would lose its later ones.
+    """
     request, check, stay = machine.request, machine.check, machine.stay
-    moments = [machine.retry_at, machine.wipe_due]
+    moments = [retries_at(machine, now), machine.wipe_due]
     moments.append(request.due if request is not None else None)
-    moments.append(check.due if check is not None else None)
+    moments.append(check.due if check is not None and check.purpose == "verify" else None)
     if stay is not None:
         moments.append(None if stay.outcome else stay.boot_due)
         moments.append(stay.unknown_at)

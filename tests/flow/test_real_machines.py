@@ -608,6 +608,27 @@ def test_a_wipe_has_the_minutes_with_which_its_machine_is_declared(minutes: int)
     assert f"not ended in {minutes} minutes" in failed.cause
 
 
+@pytest.mark.parametrize("last", ["refused", "looked at"])
+def test_a_wipe_fails_in_time_although_its_controller_falls_silent(last: str) -> None:
+    # given a wipe whose controller falls silent after its last request
+    site, server = a_machine_to_wipe()
+    site.send()
+    site.see(server)
+    site.send(outcome="refused" if last == "refused" else "done")
+    if last == "looked at":
+        site.see(server)
+        site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+
+    # when its time is over
+    site.wait(3_600)
+
+    # then it has failed
+    (failed,) = site.said(MachineStateChanged)
+    assert failed.state is MachineState.ZAP_FAIL
+    assert "timed out" in failed.cause
+
+
 # Controllers that do not answer, and machines that are gone.
 
 
