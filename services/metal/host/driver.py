@@ -56,7 +56,7 @@ class Driver:
             if settings.report_port >= 0:
                 host = self._runtime.settings.metrics_host
                 port = await server.open(host, settings.report_port)
-                replica.log.info("taking reports", port=port)
+                replica.log.info("answering boots", port=port)
             try:
                 await until_first(stop.wait(), self._watch.run(), poller.run())
             finally:

@@ -19,7 +19,7 @@ _BOUNDS: Final = {
 """The default, the least and the most of each number."""
 _INTEGER: Final = re.compile("-?[0-9]{1,6}")
 KEY_MIN: Final = 32
-"""The fewest characters of the key that the addresses of reports are made with."""
+"""The fewest characters of the key that the addresses for boots are made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class MetalSettings:
     inventory: the file with the inventory.
     poll_s: how often a controller is read from which nothing is awaited, in seconds.
     limits: how much is asked of controllers at a time, and for how long.
-    report_port: where wipes say how they ended; 0 is any free port, -1 none.
-    report_url: how machines reach that; empty if no machine is wiped.
-    report_key: what makes the address of a report secret; the same for all replicas.
+    report_port: where boots get their configuration and wipes say how they ended; 0 is any free
+        port, -1 none.
+    report_url: how machines reach that; empty if they do not.
+    report_key: what makes the addresses for a boot secret; the same for all replicas.
     """
 
     inventory: Path
