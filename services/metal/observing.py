@@ -7,7 +7,7 @@ from immutables import Map
 
 from metal.machine import READY, Check, Machine, Marks, Request, Seen, Wish
 from metal.power import end_request, forgets_at, note_power, restart_tries
-from metal.stays import free_or_wipe, note_silence
+from metal.stays import free_or_wipe, leave_service, note_silence
 from nodepool.contract import events as on
 from nodepool.contract.events import (
     ControllerReported,
@@ -176,9 +176,7 @@ def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
                 is_set_aside=machine.is_set_aside or was_free,
                 wipe_due=None,
             )
-            if event.state is not MachineState.ZAP_FAIL:
-                return after
-            return restart_tries(replace(after, wish="off"))
+            return leave_service(after) if event.state is MachineState.ZAP_FAIL else after
         case _:
             assert_never(event)
 

@@ -68,7 +68,15 @@ def end_stay(machine: Machine, now: datetime, *, is_broken: bool) -> Machine:
     machine = replace(machine, stay=None, check=None)
     if not is_broken:
         return free_or_wipe(machine, now)
-    return restart_tries(replace(machine, state=MachineState.TRIAGE, wish="off"))
+    return leave_service(replace(machine, state=MachineState.TRIAGE))
+
+
+def leave_service(machine: Machine) -> Machine:
+    """Return the machine that is out of service from now on: off, unless people work on it.
+
+    After their work it is powered off.
+    """
+    return restart_tries(replace(machine, wish=machine.wish if machine.is_maintained else "off"))
 
 
 def free_or_wipe(machine: Machine, now: datetime) -> Machine:

@@ -770,6 +770,34 @@ def test_an_operator_resets_a_machine_in_maintenance_which_boots_for_no_nodepool
     assert server.power is Power.OFF
 
 
+def test_a_machine_in_maintenance_keeps_its_power_when_its_stay_ends_badly() -> None:
+    site, server = a_node()
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME), deleted(assigned(), triage=True))
+    site.settle(3)
+    assert server.power is Power.ON
+
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.settle(3)
+
+    assert server.power is Power.OFF
+
+
+def test_a_machine_in_maintenance_keeps_its_power_when_its_wipe_has_had_its_hour() -> None:
+    # given a machine on which people work, before its stay ends
+    site, server = a_machine_to_wipe()
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME))
+    site.settle(2)
+    site.tell(SetMachinePower(zone=ZONE, machine=NAME, power="on"))
+    site.settle(2)
+    assert server.power is Power.ON
+
+    site.settle(65)
+
+    (failed,) = site.said(MachineStateChanged)
+    assert failed.state is MachineState.ZAP_FAIL
+    assert server.power is Power.ON
+
+
 def test_a_machine_out_of_service_comes_back_when_a_check_finds_nothing_wrong() -> None:
     site, server = a_node()
     site.tell(deleted(assigned(), triage=True), MaintainMachine(zone=ZONE, machine=NAME))
