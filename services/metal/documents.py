@@ -20,6 +20,8 @@ TEXT_MAX: Final = 256
 """The length at which a text of a controller is cut."""
 PATH_MAX: Final = 1_024
 URI_MAX: Final = 4_096
+PARTS_MAX: Final = 8_192
+"""More than anybody asks of one list, so that one which is cut is known to be too long."""
 _PATH: Final = re.compile(r"/(?!/)[!-~]*", re.ASCII)
 _NUMBERS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAC: Final = re.compile(r"[0-9A-F]{2}(?:[:-]?[0-9A-F]{2}){5}", re.ASCII | re.IGNORECASE)
@@ -45,9 +47,13 @@ def part(document: object, *path: str) -> Document:
 
 
 def parts(document: object, *path: str) -> Sequence[Document]:
-    """Return the objects in the list at a path."""
+    """Return the objects in the list at a path, of its first `PARTS_MAX`.
+
+    An answer has room for a million, and to look at each takes seconds, for which all others wait.
+    """
     value = at(document, *path)
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    listed = value[:PARTS_MAX] if isinstance(value, list) else []
+    return [each for each in listed if isinstance(each, Mapping)]
 
 
 def text(document: object, *path: str, most: int = TEXT_MAX) -> str:

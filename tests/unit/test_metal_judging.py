@@ -256,3 +256,14 @@ def test_an_entry_without_a_moment_comes_first(created: str) -> None:
     entries = documents.log_entries([{"Id": "7", "Created": created}], LOG_START, 10)
 
     assert [each.position for each in entries] == [Position(LOG_START.moment, 7, "7")]
+
+
+def test_a_list_that_is_too_long_is_looked_at_up_to_its_bound() -> None:
+    critical = {"Name": "inlet", "Status": {"Health": "Critical"}}
+    endless = {
+        "Temperatures": [critical] * 60_000,
+        "error": {"@Message.ExtendedInfo": [*[{}] * 60_000, {"Message": "no"}]},
+    }
+
+    assert len(documents.trips([endless])) == documents.PARTS_MAX
+    assert documents.error_message(endless) == ""

@@ -1,5 +1,6 @@
 """What is said of a machine after its readings, complete and short ones."""
 
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -8,6 +9,7 @@ import pytest
 from immutables import Map
 
 from metal.declaring import RACK, build_declaration, is_declared
+from metal.host.twins import Twins
 from metal.inventory.inventory import KnownMachine, Place
 from metal.inventory.model import Expected, Gpus, Reference
 from metal.machine import Declared, Machine, Request, Seen
@@ -16,6 +18,7 @@ from metal.reading import Health, LogEntry, Position, Processor, Reading
 from metal.sight import NO_FAULTS, Sight, build_report, has_moved, is_news, recall_faults, see
 from nodepool.contract.events import ControllerReported, PowerAnswered
 from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.keys import machine_key
 from nodepool.contract.real_machines import SENTENCES_MAX, Power
 from support.constants import H100, ZONE
 
@@ -177,3 +180,23 @@ def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
         replace(KNOWN, expected=Expected(serial="SN2", memory_gib=64)),
     ):
         assert not is_declared(declared, build_declaration(other))
+
+
+def test_a_controller_that_shows_another_serial_number_each_time_takes_no_more_memory() -> None:
+    twins, others = Twins(), Twins()
+    key, other = machine_key(ZONE, "m1"), machine_key(ZONE, "m2")
+    others.note(key, ON)
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            twins.note(key, replace(ON, serial=f"SN{number}"))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 50_000
+
+    # Twins are still known, and forgotten.
+    assert {*others.note(other, ON)} == {key}
+    assert others.find(key)
+    assert {*others.note(other, replace(ON, serial="SN2"))} == {key}
+    assert not others.find(key)

@@ -23,18 +23,26 @@ class Twins:
         after = reading.serial.casefold()
         if before == after:
             return ()
-        self._owners[before].discard(key)
-        self._owners[after].add(key)
-        changed = (self._owners[each] for each in (before, after) if each)
-        return {other for owners in changed for other in owners} - {key}
+        changed = self._leave(before, key)
+        if after:
+            changed |= self._owners[after]
+            self._owners[after].add(key)
+        return changed - {key}
 
     def forget(self, key: MachineKey) -> Iterable[MachineKey]:
         """Forget a machine; return those that have lost a twin by it."""
         last = self._readings.pop(key, None)
-        if last is None:
-            return ()
-        owners = self._owners[last.serial.casefold()]
+        return () if last is None else self._leave(last.serial.casefold(), key)
+
+    def _leave(self, serial: str, key: MachineKey) -> set[MachineKey]:
+        """Return the others with a serial number that a machine does not show any more.
+
+        A number that nobody shows is forgotten: a controller may show another one each time.
+        """
+        owners = self._owners.get(serial, set())
         owners.discard(key)
+        if not owners:
+            self._owners.pop(serial, None)
         return {*owners}
 
     def find(self, key: MachineKey) -> str:
