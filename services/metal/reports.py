@@ -35,7 +35,7 @@ def find_problems(machine: Machine, now: datetime) -> Mapping[MachineCondition, 
     sentences: tuple[tuple[MachineCondition, str], ...] = (
         ("ControllerSilent", machine.silence),
         ("OtherMachine", seen.stranger if seen is not None else ""),
-        ("OtherType", _other_type(machine, declared)),
+        ("OtherType", _other_type(machine, declared) or _late_wipes(machine, declared)),
         ("Unfit", unfit),
         ("PowerStuck", find_stuck(machine, now)),
     )
@@ -48,6 +48,16 @@ def _other_type(machine: Machine, declared: Declared) -> str:
     return (
         f"the inventory declares it as {declared.instance_type}, and it was added as"
         f" {machine.added_type}: give it another name"
+    )
+
+
+def _late_wipes(machine: Machine, declared: Declared) -> str:
+    """Return that a machine is to be wiped from now on; services know only how it was added."""
+    if not machine.added_type or machine.wipes or not declared.wipes:
+        return ""
+    return (
+        "the inventory says that it is wiped after each stay, and it was added as one that is not:"
+        " erase it by hand, and give it another name"
     )
 
 
@@ -154,8 +164,7 @@ def _is_fit(machine: Machine) -> bool:
     if declared is None or seen is None or not machine.is_known:
         return False
     is_sound = not seen.unfit and not machine.is_maintained
-    type_ = machine.added_type or declared.instance_type
-    return is_sound and declared.instance_type == type_
+    return is_sound and not (_other_type(machine, declared) or _late_wipes(machine, declared))
 
 
 def find_boot_failure(machine: Machine, stay: Stay, now: datetime) -> str:
@@ -188,7 +197,8 @@ def _find_obstacle(machine: Machine, declared: Declared, stay: Stay) -> str:
         return seen.stranger
     if seen is not None and seen.unfit and not stay.boot:
         return "; ".join(seen.unfit)[:TEXT_LIMIT]
-    return _other_type(machine, declared)
+    late = "" if stay.boot else _late_wipes(machine, declared)
+    return _other_type(machine, declared) or late
 
 
 def has_booted(machine: Machine, stay: Stay) -> bool:

@@ -454,6 +454,33 @@ def test_a_machine_is_off_and_then_wiped_after_its_stay() -> None:
     assert wiped.assignment == 1
 
 
+def test_a_machine_that_is_to_be_wiped_only_since_it_was_added_is_for_no_other_nodepool() -> None:
+    # given a Node whose machine is not wiped after its stay
+    site, server = a_node()
+
+    # when the inventory wants it wiped from now on
+    site.declare(NAME, wipes=True)
+    site.settle(1)
+
+    # then the Node stays, and no other one boots on what it has left
+    assert server.power is Power.ON
+    assert not site.said(MachineFailed)
+    site.tell(deleted(assigned()), assigned(2))
+    site.settle(2)
+    (failed,) = site.said(MachineFailed)
+    assert "added as one that is not" in failed.cause
+    site.tell(not_registered(assigned(2)), VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(3)
+    assert not site.said(MachineRepaired)
+    assert "OtherType" in site.machine(server).conditions
+
+    # and when the inventory says again that it is not wiped, it comes back
+    site.declare(NAME)
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(2)
+    assert len(site.said(MachineRepaired)) == 1
+
+
 def test_a_machine_that_was_not_wiped_boots_for_no_nodepool() -> None:
     # given a machine that is being wiped
     site, server = a_machine_to_wipe()
@@ -774,12 +801,12 @@ def test_a_machine_in_maintenance_keeps_its_power_when_its_stay_ends_badly() -> 
     site, server = a_node()
     site.tell(MaintainMachine(zone=ZONE, machine=NAME), deleted(assigned(), triage=True))
     site.settle(3)
-    assert server.power is Power.ON
+    assert site.actions(server) == ["on"]
 
     site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
     site.settle(3)
 
-    assert server.power is Power.OFF
+    assert site.actions(server) == ["on", "off"]
 
 
 def test_a_machine_in_maintenance_keeps_its_power_when_its_wipe_has_had_its_hour() -> None:
