@@ -1,5 +1,6 @@
 """The end of a wipe is believed only from the boot that was asked for it."""
 
+import asyncio
 import json
 from http import HTTPStatus
 from pathlib import Path
@@ -9,10 +10,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from bus.harness import until
+from bus.harness import PATIENCE_S, until
 from conformance.requests import deleted, registered
 from metal.host.addresses import Addresses
-from metal.host.boot_server import BODY_MAX
+from metal.host.boot_server import BODY_MAX, CLIENTS_MAX
 from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,
@@ -21,6 +22,7 @@ from nodepool.contract.events import (
     PowerRequested,
     WipeEnded,
 )
+from nodepool.local.ports import HOST
 from redfish.audit import audit, stay_of
 from redfish.emulator import Emulator
 from redfish.site import KEY, Site, a_site
@@ -83,6 +85,26 @@ async def test_only_the_boot_of_a_wipe_tells_its_end_and_once(
             assert await post(address, WELL) in (HTTPStatus.NO_CONTENT, HTTPStatus.CONFLICT)
 
         assert len(site.said(WipeEnded)) == 1
+        audit(site)
+
+
+async def test_clients_that_say_nothing_take_no_more_than_their_share(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 1, wipes=True) as site:
+        with site.process():
+            address = await being_wiped(site)
+            silent = [
+                await asyncio.open_connection(HOST, site.report_port)
+                for _ in range(CLIENTS_MAX + 1)
+            ]
+            async with asyncio.timeout(PATIENCE_S):
+                assert await silent[0][0].read() == b""
+
+            assert await post(address, WELL) == HTTPStatus.NO_CONTENT
+            await site.expect(MachineWiped, "m0", assignment=1)
+            for _, writer in silent:
+                writer.close()
         audit(site)
 
 

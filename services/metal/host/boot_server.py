@@ -7,6 +7,7 @@ comes late is about an earlier boot. That the power goes off says nothing of a w
 it at any time.
 """
 
+import asyncio
 from http import HTTPStatus
 from typing import Final
 
@@ -26,6 +27,11 @@ from nodepool.nats.wire.errors import AccessError
 
 BODY_MAX: Final = 8 * 1024
 """The largest report, in bytes."""
+CLIENTS_MAX: Final = 128
+"""The most clients at a time; a further one ends the connection that has been open longest.
+
+Whoever boots on a machine can open connections, and the descriptors are for the controllers too.
+"""
 _DIGITS: Final = "[0-9]{1,9}"
 _BOOT: Final = f"{{number:{_DIGITS}}}/{{signature}}"
 _CONFIG: Final = f"/boots/{{zone}}/{{machine}}/{_BOOT}"
@@ -62,17 +68,28 @@ class BootServer:
         app.router.add_get(_CONFIG, self._configure)
         app.on_response_prepare.append(_forbid_storing)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        self._listening: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
         """Listen, and return the port; raise OSError if that is not possible."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._accept, host, port)
+        return int(self._listening.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Answer no more."""
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
+
+    def _accept(self) -> asyncio.Protocol:
+        """Return what serves one more client."""
+        server = self._runner.server
+        assert server is not None, "it is set up"
+        for oldest in server.connections[: 1 - CLIENTS_MAX]:
+            oldest.force_close()
+        return server()
 
     async def _take(self, request: web.Request) -> web.Response:
         """Answer 204 once a report is stored, or was stored before."""
