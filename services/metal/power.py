@@ -96,6 +96,17 @@ def find_action(machine: Machine, desired: Desired) -> PowerAction | None:
     return "shutdown" if is_gentle else "off"
 
 
+def is_wanted(machine: Machine, request: PowerRequested) -> bool:
+    """Return whether a request that was not sent yet still brings the machine closer."""
+    desired = find_desired(machine)
+    if desired is None:
+        return False
+    if request.action != "on":
+        return not is_reached(machine, desired)
+    run = (request.assignment, request.boot, request.wish, request.wipe)
+    return desired.on and run == (desired.run or (0, 0, 0, 0))
+
+
 def tries_of(machine: Machine, action: PowerAction) -> int:
     """Return how often this was requested for the current end of the machine."""
     return machine.ons if action == "on" else machine.offs

@@ -2,14 +2,19 @@
 
 from pathlib import Path
 
-from conformance.requests import registered
+import pytest
+
+from conformance.requests import deleted, registered
+from nodepool.contract.commands_metal import MaintainMachine, VerifyMachine
 from nodepool.contract.events import (
     ControllerReported,
     ControllerSilent,
     MachineAdded,
     MachineBooted,
+    MachineCheckRequested,
     MachineConditionChanged,
     MachineFailed,
+    MachineMaintenanceChanged,
     MachineUndeclared,
     PowerAnswered,
     PowerOverdue,
@@ -20,6 +25,7 @@ from redfish.emulator import Emulator
 from redfish.front import USER
 from redfish.power import switch_off
 from redfish.site import NODE_IMAGE, Site, a_site
+from support.constants import ZONE
 
 
 async def added(site: Site, *machines: str) -> None:
@@ -106,6 +112,40 @@ async def test_a_request_that_could_come_after_its_end_is_refused_and_not_sent(
             await site.expect(MachineBooted, "m0")
 
         assert front.resets == ["On"]
+        audit(site)
+
+
+@pytest.mark.parametrize("end", ["maintenance", "deletion", "inventory"])
+async def test_a_machine_that_nobody_wants_on_any_more_is_not_powered_on(
+    machines: Emulator, tmp_path: Path, end: str
+) -> None:
+    async with a_site(machines, tmp_path, 1) as site:
+        front = site.rigs["m0"].front
+        with site.process():
+            # given a request that waits for its controller
+            await added(site, "m0")
+            front.held = {front.machine.id}
+            await site.tell(stay_of("m0", 1))
+            await site.expect(PowerRequested, "m0", number=1)
+            await front.holds()
+
+            # when the machine must not be on any more, before the request is sent
+            if end == "maintenance":
+                await site.tell(MaintainMachine(zone=ZONE, machine="m0"))
+                await site.expect(MachineMaintenanceChanged, "m0")
+            elif end == "deletion":
+                await site.tell(deleted(stay_of("m0", 1)), VerifyMachine(zone=ZONE, machine="m0"))
+                await site.expect(MachineCheckRequested, "m0")
+            else:
+                site.rigs["m0"].is_listed = False
+                site.declare()
+                await site.expect(MachineUndeclared, "m0")
+            front.let_go()
+
+            # then it is refused
+            refused = await site.expect(PowerAnswered, "m0", number=1)
+            assert refused.outcome == "refused"
+        assert front.resets == []
         audit(site)
 
 

@@ -197,6 +197,41 @@ async def test_a_reset_that_is_cancelled_in_the_middle_is_not_sent_again(
         assert front.resets == ["On"]
 
 
+async def test_a_reset_that_has_waited_for_its_turn_is_not_sent_if_it_must_not_be(
+    machines: Emulator,
+) -> None:
+    class TooLate(Exception):
+        """The caller does not want the reset any more."""
+
+    late = False
+
+    def check() -> None:
+        if late:
+            raise TooLate
+
+    one = Limits(at_once=2, suspects=1)
+    async with (
+        Controllers(one, ENVIRONMENT) as controllers,
+        fronted(machines.machine(), held={"/Sessions"}) as slow,
+        fronted(machines.machine()) as front,
+    ):
+        # given a reset that waits because another controller is slow
+        reading = asyncio.create_task(controllers.open(slow.place()).read())
+        await slow.holds()
+        reset = asyncio.create_task(controllers.open(front.place()).reset(ResetType.ON, check))
+        await asyncio.sleep(0)
+
+        # when it must not be sent any more once it is its turn
+        late = True
+        slow.let_go()
+
+        # then it is not sent
+        with pytest.raises(TooLate):
+            await reset
+        await reading
+        assert front.resets == []
+
+
 async def test_two_resets_of_two_callers_are_two_resets(
     machines: Emulator, controllers: Controllers
 ) -> None:

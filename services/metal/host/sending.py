@@ -4,6 +4,7 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Literal, assert_never
 
 from metal.host.addresses import Addresses
@@ -13,6 +14,7 @@ from metal.host.polling import Poller
 from metal.host.redfish.limits import Limits
 from metal.host.replica import MetalReplica, Stored
 from metal.inventory.model import CONFIG, BootProfile, WipeProfile
+from metal.power import is_wanted
 from metal.reading import BootOverride, BootTarget, ResetType
 from metal.replies import Done, Failure, Outcome, Refused, Unknown
 from metal.sight import find_stranger
@@ -133,20 +135,26 @@ class Sender:
         managed = self._machines.get(request.machine_key)
         if managed is None:
             raise _Refusal("the inventory does not have the machine")
-        self._check_open(request, due)
+        check = partial(self._check_open, managed, request, due)
+        check()
         if request.boot_from:
             await self._set_boot(managed, request)
-        # The last moment: what follows takes no longer than one call.
-        self._check_open(request, due)
-        return await managed.controller.reset(RESETS[request.action])
+        return await managed.controller.reset(RESETS[request.action], check)
 
-    def _check_open(self, request: PowerRequested, due: datetime) -> None:
-        """Raise _Refusal for a request that is overdue, or could be before its call has ended."""
+    def _check_open(self, managed: Managed, request: PowerRequested, due: datetime) -> None:
+        """Raise _Refusal for a request that nobody wants any more, or that comes too late.
+
+        It is overdue, or could be before the call that sends it has ended.
+        """
         if self._replica.now() + self._call >= due:
             raise _Refusal("it could not be sent in time")
-        current = self._replica.machine(request.machine_key).request
+        machine = self._replica.machine(request.machine_key)
+        current, declared = machine.request, self._machines.get(request.machine_key)
         if current is None or current.number != request.number or current.is_answered:
             raise _Refusal("it was given up before it could be sent")
+        is_there = declared is not None and declared.controller is managed.controller
+        if not (is_there and is_wanted(machine, request)):
+            raise _Refusal("nobody wanted it any more when it could be sent")
 
     async def _set_boot(self, managed: Managed, request: PowerRequested) -> None:
         """Set what a machine boots from once, and read it back; raise _Refusal if it is not so."""

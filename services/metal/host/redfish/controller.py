@@ -1,6 +1,6 @@
 """One controller: read it, set its boot override, send it a reset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -82,11 +82,15 @@ class Controller:
             return self._tell(fault)
         return boot_override(found.document)
 
-    async def reset(self, kind: ResetType) -> Outcome:
-        """Send one reset, at most once, and return what became of it."""
+    async def reset(self, kind: ResetType, check: Callable[[], None] = lambda: None) -> Outcome:
+        """Send one reset, at most once, and return what became of it.
+
+        check: called at the last moment before it is sent, and raises an exception of the caller's
+            own if it must not be sent any more. A call may wait long for its turn.
+        """
         sent: list[ResetType] = []
         try:
-            await self._calls.make(lambda: self._reset(kind, sent))
+            await self._calls.make(lambda: self._reset(kind, sent, check))
         except Fault as fault:
             reason = self._tell(fault)
             return Unknown(reason) if sent and fault.may_have_acted else Refused(reason)
@@ -150,7 +154,9 @@ class Controller:
         if not answer.is_success:
             raise self._wire.explain(answer, f"PATCH {path}")
 
-    async def _reset(self, kind: ResetType, sent: list[ResetType]) -> None:
+    async def _reset(
+        self, kind: ResetType, sent: list[ResetType], check: Callable[[], None]
+    ) -> None:
         """Send one reset; `sent` holds it from then on."""
         system, _ = await self._collector().system()
         action = part(system, "Actions", "#ComputerSystem.Reset")
@@ -158,6 +164,7 @@ class Controller:
         usual = f"{self._paths.system}/Actions/ComputerSystem.Reset"
         path = link({"@odata.id": action.get("target")}) or usual
         signed = await self._login.headers()
+        check()
         sent.append(kind)
         # Not by `_ask`, which may send a request again.
         answer = await self._wire.send(
