@@ -135,7 +135,9 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
     )
     if before is None or before.digest != event.digest:
-        machine = restart_tries(replace(machine, seen=None, silence=""))
+        # It may be another machine, which has not booted the wipe that is under way.
+        runs_for = machine.runs_for if machine.wipe_due is None else None
+        machine = restart_tries(replace(machine, seen=None, silence="", runs_for=runs_for))
     return _store(state, event.machine_key, replace(machine, declared=after), now)
 
 

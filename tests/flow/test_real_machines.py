@@ -518,6 +518,27 @@ def test_only_the_wipe_that_a_machine_has_booted_ends_it() -> None:
     assert len(site.said(MachineWiped)) == 1
 
 
+def test_the_wipe_of_a_machine_says_nothing_of_another_one_that_has_got_its_name() -> None:
+    # given a machine that has booted its wipe
+    site, server = a_machine_to_wipe()
+    site.send()
+    site.see(server)
+    site.send()
+
+    # when the inventory has another machine under its name, and the first one is wiped
+    site.declare(NAME, digest="another", wipes=True)
+    site.end_wipe(server, 1)
+
+    # then the other one is wiped before it is free
+    assert not site.said(MachineWiped)
+    site.see(server, digest="another")
+    site.send()
+    site.see(server, digest="another")
+    assert site.send().boot_from == "wipe"
+    site.end_wipe(server)
+    assert len(site.said(MachineWiped)) == 1
+
+
 @pytest.mark.parametrize("step", range(6))
 def test_a_wipe_is_neither_lost_nor_reported_twice_if_the_process_ends(step: int) -> None:
     # given a process that ends before one of the steps of a wipe
