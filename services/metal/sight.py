@@ -4,6 +4,7 @@ A short reading has no parts; those of the last complete one count until the mac
 power state or its boot goes on.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -118,6 +119,17 @@ def build_report(
         stranger=stranger[:TEXT_LIMIT],
         unfit=tuple(unfit[:SENTENCES_MAX]),
         faults={fault: text[:TEXT_LIMIT] for fault, text in faults.items()},
+    )
+
+
+def without_secrets(report: ControllerReported, hide: Callable[[str], str]) -> ControllerReported:
+    """Return a report without the secrets that a controller shows as numbers or names of parts."""
+    return report.model_copy(
+        update={
+            "stranger": hide(report.stranger)[:TEXT_LIMIT],
+            "unfit": tuple(hide(each)[:TEXT_LIMIT] for each in report.unfit),
+            "faults": {fault: hide(text)[:TEXT_LIMIT] for fault, text in report.faults.items()},
+        }
     )
 
 

@@ -22,7 +22,7 @@ from nodepool.contract.events import (
 )
 from redfish.audit import audit, stay_of
 from redfish.emulator import Emulator
-from redfish.front import USER
+from redfish.front import PASSWORD, USER
 from redfish.power import switch_off
 from redfish.site import NODE_IMAGE, Site, a_site
 from support.constants import ZONE
@@ -203,6 +203,17 @@ async def test_machines_with_the_same_or_another_serial_number_are_not_touched(
             )
 
         audit(site)
+
+
+async def test_a_controller_that_shows_its_password_as_a_part_is_not_quoted(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 1) as site:
+        site.rigs["m0"].serial = PASSWORD
+        with site.process():
+            wrong = await site.expect(ControllerReported, "m0")
+            assert wrong.stranger == "the serial number is ***, and SN0 is expected"
+        site.check_secrets()
 
 
 async def test_a_machine_that_gets_another_name_is_no_twin_of_itself(

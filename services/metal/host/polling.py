@@ -17,7 +17,7 @@ from metal.host.term import NEVER, Polled, Term
 from metal.machine import Machine
 from metal.reading import ALL_PARTS, LOG_START, Reading
 from metal.replies import Failure, Trouble
-from metal.sight import build_report, has_moved, is_news, recall_faults, see
+from metal.sight import build_report, has_moved, is_news, recall_faults, see, without_secrets
 from nodepool.contract.events import (
     ControllerReported,
     ControllerSilent,
@@ -246,6 +246,7 @@ class Poller:
             check=polled.check,
             twin=term.twins.find(key),
         )
+        report = without_secrets(report, managed.controller.hide)
         return report if is_news(self._replica.machine(key), report) else None
 
     def _note_failure(

@@ -103,6 +103,8 @@ class Sender:
             outcome, cause = _describe(await self._carry_out(request, due))
         except _Refusal as refusal:
             outcome, cause = "refused", str(refusal)
+        if (managed := self._machines.get(request.machine_key)) is not None:
+            cause = managed.controller.hide(cause)
         answer = PowerAnswered(
             zone=request.zone,
             machine=request.machine,

@@ -102,9 +102,12 @@ class Controller:
             with suppress(Fault):  # The controller ends a session that nobody uses.
                 await self._calls.make(self._login.end)
 
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets of this controller, which it may show anywhere."""
+        return self._secrets.hide(text)
+
     def _tell(self, fault: Fault) -> Failure:
-        """Return a failure without the secrets that a controller may have put into its paths."""
-        return replace(fault.failure, text=self._secrets.hide(fault.failure.text))
+        return replace(fault.failure, text=self.hide(fault.failure.text))
 
     def _collector(self) -> Collector:
         named = self._place.system
