@@ -94,12 +94,21 @@ def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
 
 
 def build_report(
-    known: KnownMachine, sight: Sight, *, digest: str, settled: int, check: int, twin: str = ""
+    known: KnownMachine,
+    sight: Sight,
+    *,
+    digest: str,
+    settled: int,
+    check: int,
+    twin: str = "",
+    is_unreadable: bool = False,
 ) -> ControllerReported:
     """Return what is said of a machine.
 
     A machine that boots may seem to lack memory and GPUs, so these are compared once its system
     runs.
+
+    is_unreadable: whether the parts that could not be read are a reason against the machine.
     """
     reading = sight.reading
     is_booting = reading.power is Power.ON and not reading.runs
@@ -107,6 +116,7 @@ def build_report(
     stranger = find_stranger(known, reading, twin)
     judgement = judge(judged, known.expected)
     unfit = [each.sentence[:TEXT_LIMIT] for each in judgement.unfit if each.sentence != stranger]
+    unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]
     faults = {**judgement.faults, **sight.logged}
     return ControllerReported(
         zone=known.zone,

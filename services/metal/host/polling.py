@@ -228,7 +228,14 @@ class Poller:
             polled.complete_at = self._clock()
             seen = machine.seen
             last = max(polled.check, seen.check if seen is not None else 0)
-            polled.check = last if found.unread else checks
+            late = machine.check
+            if late is not None and late.due > self._replica.now():
+                late = None
+            polled.check = last if found.unread and late is None else checks
+            if not found.unread:
+                polled.is_unreadable = False
+            elif late is not None and late.purpose != "look":
+                polled.is_unreadable = True
         polled.sight = see(polled.sight, found, recall_faults(machine))
         for other in term.twins.note(key, found):
             self.wake(other)
@@ -245,6 +252,7 @@ class Poller:
             settled=settled,
             check=polled.check,
             twin=term.twins.find(key),
+            is_unreadable=polled.is_unreadable,
         )
         report = without_secrets(report, managed.controller.hide)
         return report if is_news(self._replica.machine(key), report) else None

@@ -23,6 +23,7 @@ class Polled:
     sight: what its readings have shown; complete_at: when it was last read completely.
     is_complete: whether its last reading has all parts.
     check: the last check for which it was read completely.
+    is_unreadable: whether a part could not be read for as long as a check has waited for it.
     failures: the failed calls in a row. trouble: the kind of the failure that was said.
     """
 
@@ -34,13 +35,14 @@ class Polled:
     complete_at: float = -NEVER
     is_complete: bool = False
     check: int = 0
+    is_unreadable: bool = False
     failures: int = 0
     trouble: Trouble | None = None
 
     def forget(self) -> None:
         """Forget what readings of another controller have shown."""
         self.sight, self.complete_at, self.check = None, -NEVER, 0
-        self.failures, self.trouble = 0, None
+        self.is_unreadable, self.failures, self.trouble = False, 0, None
 
 
 @dataclass
