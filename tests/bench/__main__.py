@@ -1,7 +1,7 @@
 """Measure the control plane: `make bench`, or `make bench ARGS="--runs 5 --only pipeline nodes"`.
 
 With --write, everything is measured unless --only names less, and the figures replace those of
-tests/bench/README.md; those of `growth` replace the table and the plot of deploy/SCALING.md.
+tests/bench/README.md; those of `growth` and `machines` replace the tables of deploy/SCALING.md.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from bench.rows import ROWS
 from bench.table import NOT_MEASURED, Line, format_line, format_run, write_part
 
 PAGE = Path(__file__).with_name("README.md")
-OF_ANOTHER_PAGE = "growth"
+OF_ANOTHER_PAGE = frozenset({"growth", "machines"})
 FAILED = NOT_MEASURED + "failed: "
 
 
@@ -25,8 +25,8 @@ def main() -> int:
     machine = describe_machine()
     print(f"{machine}; {options.runs} runs, medians (lowest to highest)")
     found = {name: list(_measure(name, options)) for name in ROWS if name in options.only}
-    if options.write and found.keys() - {OF_ANOTHER_PAGE}:
-        names = [name for name in ROWS if name != OF_ANOTHER_PAGE]
+    if options.write and found.keys() - OF_ANOTHER_PAGE:
+        names = [name for name in ROWS if name not in OF_ANOTHER_PAGE]
         lines = [line for name in names for line in found.get(name, [_leave_out(name)])]
         write_part(PAGE, "measured", format_run(machine, options.runs, lines))
     return int(any(line.result.startswith(FAILED) for lines in found.values() for line in lines))
@@ -70,6 +70,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--ages", nargs="+", type=int, default=[100_000, 1_000_000])
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="Nodes to grow to"
+    )
+    parser.add_argument(
+        "--machines", nargs="+", type=int, default=[500, 5_000], help="real ones, at rest"
     )
     options = parser.parse_args()
     if options.only is None:

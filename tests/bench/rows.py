@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench import console, gateway, karpenter, kubernetes
+from bench import console, gateway, karpenter, kubernetes, machines
 from bench.age import measure_ages
 from bench.archiving import archiving
 from bench.growth import measure_growth, write_growth
@@ -286,4 +286,5 @@ ROWS = {
     "kubernetes": Row("Nodes in Kubernetes beside other operators", _kubernetes, is_long=True),
     "large-kubernetes": Row("a large Kubernetes", _large_kubernetes, is_long=True),
     "growth": Row("growth", _growth, is_long=True),
+    "machines": Row("real machines", machines.list_lines, is_long=True),
 }

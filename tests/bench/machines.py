@@ -1,0 +1,290 @@
+"""What real machines cost at rest and while they boot: one process of `metal`, and one server."""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.controllers import MEMORY_GIB, serial_of
+from bench.load import within
+from bench.machine import describe_machine
+from bench.table import Line, Machine, format_table, write_part
+from bench.usage import cpu_s, read_memory
+from bus.harness import ReplicaProcess, launched
+from nodepool.contract.catalog import ZONES
+from nodepool.contract.events import CWNodeAssigned
+from nodepool.contract.messages import wrap
+from nodepool.contract.subjects import subject_of
+from nodepool.local.binary import find_server
+from nodepool.local.ports import HOST
+from nodepool.local.server import NatsServer
+from nodepool.nats.log.api import last_position
+from nodepool.nats.log.publisher import Publisher
+from nodepool.nats.log.reader import Reader
+from nodepool.nats.log.streams import STREAM, provision
+from nodepool.nats.wire.connection import Connection, connect
+from testbed.pages import page
+from testbed.ports import free_port
+
+ZONE = next(name for name, each in ZONES.items() if each.provider == "metal")
+KIND = "gd-8xh100ib-i128"
+RACK = 50
+"""How many machines a rack has."""
+BOOTED = 500
+"""How many machines boot together."""
+SETTLE_S, REST_S = 5.0, 60.0
+"""The pause after the last machine was added, and how long is measured at rest."""
+PATIENCE_S = 180.0
+LOGIN = "steward:correct-horse"
+PAGE = Path(__file__).parents[2] / "deploy" / "SCALING.md"
+HEAD = (
+    "Machines",
+    "Added after, s",
+    "Requests per machine and minute",
+    "CPU of `metal` per machine and minute, ms",
+    "CPU of the server, the same, ms",
+    "Memory of `metal`, MB",
+    "Messages per machine and hour",
+    f"{BOOTED} boot together, s",
+)
+
+
+class Counts(NamedTuple):
+    """What has happened up to a moment.
+
+    told: what the controllers have counted since they were last asked.
+    metal_s, server_s: processor time. messages: in the log.
+    """
+
+    at: float
+    told: Counter[str]
+    metal_s: float
+    server_s: float
+    messages: int
+
+
+class Rest(NamedTuple):
+    """So many machines with nothing to do, and some of them that boot.
+
+    added_s: from the start of the process until the last of them was added.
+    requests: to each controller in a minute, by kind.
+    connections: to each controller in a minute. most: the requests to one of them in a minute.
+    metal_ms, server_ms: processor time per machine in a minute.
+    memory_mb: of the process.
+    messages: per machine in an hour.
+    booted_s: from the first assignment until the last of `BOOTED` machines had booted.
+    """
+
+    machines: int
+    added_s: float
+    requests: dict[str, float]
+    connections: float
+    most: float
+    metal_ms: float
+    server_ms: float
+    memory_mb: float
+    messages: float
+    booted_s: float
+
+    @property
+    def all_requests(self) -> float:
+        """The requests to each controller in a minute."""
+        return sum(self.requests.values())
+
+
+def list_lines(options: argparse.Namespace) -> Iterator[Line]:
+    """Yield lines for each number of machines, and write them into the page if that is asked."""
+    found = []
+    for machines in options.machines:
+        each = asyncio.run(_measure(machines))
+        found.append(each)
+        yield from _lines_of(each)
+    if options.write:
+        write_part(PAGE, "machines", format_machines(describe_machine(), found))
+
+
+def _lines_of(rest: Rest) -> Iterator[Line]:
+    what = f"{rest.machines:,} real machines"
+    yield Line(f"{what}, added after, s", f"{rest.added_s:.1f}")
+    kinds = ", ".join(f"{count:.1f} {kind}" for kind, count in sorted(rest.requests.items()))
+    shown = f"{rest.all_requests:.1f}: {kinds}; the most to one {rest.most:.1f}"
+    yield Line(f"{what}, requests per machine and minute", shown)
+    yield Line(f"{what}, connections per machine and minute", f"{rest.connections:.1f}")
+    used = f"{rest.metal_ms:.1f} metal, {rest.server_ms:.2f} server"
+    yield Line(f"{what}, CPU per machine and minute, ms", used)
+    yield Line(f"{what}, memory of the process, MB", f"{rest.memory_mb:.0f}")
+    yield Line(f"{what}, messages per machine and hour", f"{rest.messages:.2f}")
+    yield Line(f"{what}, {min(rest.machines, BOOTED)} boot together, s", f"{rest.booted_s:.1f}")
+
+
+def format_machines(machine: Machine, found: Sequence[Rest]) -> str:
+    """Return the table, under a sentence that says where and when it was measured."""
+    rows = [
+        (
+            f"{each.machines:,}",
+            f"{each.added_s:.1f}",
+            f"{each.all_requests:.1f}",
+            f"{each.metal_ms:.1f}",
+            f"{each.server_ms:.2f}",
+            f"{each.memory_mb:.0f}",
+            f"{each.messages:.2f}",
+            f"{each.booted_s:.1f}",
+        )
+        for each in found
+    ]
+    return f"\n{machine}. One run for each line.\n\n{format_table(HEAD, rows)}\n"
+
+
+async def _measure(machines: int) -> Rest:
+    """Measure so many machines in a new log."""
+    with tempfile.TemporaryDirectory(prefix="nodepool-bench-") as name:
+        folder = Path(name)
+        with (
+            _controllers(machines) as ports,
+            NatsServer(folder / "nats", free_port(), find_server(None)) as server,
+        ):
+            connection = await connect(server.url, "bench")
+            await provision(connection)
+            reader = Reader(connection, STREAM, ["np.evt.>"])
+            await reader.open()
+            _write_inventory(folder, ports[1:])
+            inventory = str(folder / "inventory.yaml")
+            began = time.perf_counter()
+            with launched("metal", server, folder, free_port(), inventory=inventory) as process:
+                await _until(reader, "MachineAdded", machines)
+                added_s = time.perf_counter() - began
+                site = Site(connection, server, process, ports[0])
+                await asyncio.sleep(SETTLE_S)
+                before = await site.look()
+                await asyncio.sleep(REST_S)
+                after = await site.look()
+                memory_mb = read_memory(process.pid).rss
+                booted_s = await _boot(connection, reader, min(machines, BOOTED))
+            await reader.close()
+            await connection.close()
+    minutes, per = (after.at - before.at) / 60, machines * (after.at - before.at) / 60
+    connections, most = after.told.pop("connections"), after.told.pop("most")
+    return Rest(
+        machines,
+        added_s,
+        {kind: count / per for kind, count in after.told.items()},
+        connections / per,
+        most / minutes,
+        (after.metal_s - before.metal_s) / per * 1e3,
+        (after.server_s - before.server_s) / per * 1e3,
+        memory_mb,
+        (after.messages - before.messages) / machines / minutes * 60,
+        booted_s,
+    )
+
+
+class Site(NamedTuple):
+    """All that is measured. port: where the controllers tell what they have counted."""
+
+    connection: Connection
+    server: NatsServer
+    process: ReplicaProcess
+    port: int
+
+    async def look(self) -> Counts:
+        """Return what has happened so far."""
+        told = await asyncio.to_thread(page, f"http://{HOST}:{self.port}/")
+        assert self.server.pid is not None, "the server runs"
+        return Counts(
+            time.perf_counter(),
+            Counter(json.loads(told)),
+            cpu_s(self.process.pid),
+            cpu_s(self.server.pid),
+            await last_position(self.connection, STREAM),
+        )
+
+
+@contextmanager
+def _controllers(machines: int) -> Iterator[list[int]]:
+    """The ports of a process with so many controllers; the first tells what it has counted."""
+    command = [sys.executable, "-m", "bench.controllers", str(machines)]
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        try:
+            assert process.stdout is not None, "it is a pipe"
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def _write_inventory(folder: Path, ports: Sequence[int]) -> None:
+    credentials = folder / "login"
+    credentials.write_text(LOGIN)
+    credentials.chmod(0o600)
+    base = {"apiVersion": "metal/v1alpha1", "instanceType": KIND}
+    listed = [_describe(number, port) for number, port in enumerate(ports)]
+    racks = [
+        {
+            **base,
+            "kind": "Rack",
+            "name": f"r{first // RACK}",
+            "zone": ZONE,
+            "wipes": False,
+            "controllers": {"credentials": {"file": str(credentials)}},
+            "machines": listed[first : first + RACK],
+        }
+        for first in range(0, len(listed), RACK)
+    ]
+    token = {"file": "/join.token"}
+    image = "https://boot.test/node.efi"
+    boot = {**base, "kind": "BootProfile", "image": image, "joinToken": token}
+    text = "\n---\n".join(map(json.dumps, [*racks, boot]))
+    (folder / "inventory.yaml").write_text(text)
+
+
+def _describe(number: int, port: int) -> dict[str, object]:
+    return {
+        "name": f"m{number:05d}",
+        "position": number % RACK + 1,
+        "controller": {"address": f"http://{HOST}:{port}"},
+        "expected": {
+            "serial": serial_of(number),
+            "memoryGib": MEMORY_GIB,
+            "gpus": {"count": 8, "model": "H100"},
+        },
+    }
+
+
+async def _boot(connection: Connection, reader: Reader, machines: int) -> float:
+    """Assign so many machines; return the seconds until the last of them has booted."""
+    publisher = Publisher(connection)
+    await publisher.open()
+    began = time.perf_counter()
+    for number in range(machines):
+        event = CWNodeAssigned(
+            org="acme",
+            cluster="prod",
+            pool="train",
+            node=f"m{number:05d}",
+            zone=ZONE,
+            assignment=1,
+            uid="u",
+            instance_type=KIND,
+            message="assigned",
+        )
+        envelope = wrap(event, id=f"assigned-{number}", source=event.speaker)
+        await publisher.send(subject_of(event, event.speaker), envelope.encode())
+    await _until(reader, "MachineBooted", machines)
+    return time.perf_counter() - began
+
+
+async def _until(reader: Reader, name: str, count: int) -> None:
+    """Return once so many new events have this name."""
+    seen = 0
+    async with within(PATIENCE_S, lambda: f"{seen} of {count} {name}"):
+        while seen < count:
+            entries = await reader.next()
+            seen += sum(each.subject.endswith(f".{name}") for each in entries)
