@@ -1,15 +1,18 @@
 """The controllers of many machines in one process: `python -m bench.controllers 5000`.
 
 Each has a port of its own, as each real controller has an address of its own, and answers the few
-documents that `metal` reads. A machine that is powered on has booted at once.
+documents that `metal` reads. With a certificate and its key as further arguments all speak TLS. A
+machine that is powered on has booted at once.
 """
 
 import asyncio
 import json
 import resource
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, cast
 
 import uvloop
@@ -183,11 +186,11 @@ def _length_of(head: bytes) -> int:
     return int(rest.split(b"\r\n", 1)[0]) if rest else 0
 
 
-async def serve(count: int) -> None:
+async def serve(count: int, tls: ssl.SSLContext | None) -> None:
     """Serve until the process is ended; tell the ports as one line of JSON.
 
-    The first port answers with what has happened since it was last asked: requests by kind,
-    connections, and the most requests to one controller.
+    The first port, without TLS, answers with what has happened since it was last asked: requests
+    by kind, connections, and the most requests to one controller.
     """
     loop, counts = asyncio.get_running_loop(), Counter[str]()
     machines = [Machine(number, counts) for number in range(count)]
@@ -201,11 +204,9 @@ async def serve(count: int) -> None:
 
     ports = []
     for answer in (tell, *(each.answer for each in machines)):
-
-        def connect(answer: Callable[[str, str, bytes], bytes] = answer) -> Wire:
-            return Wire(answer, counts)
-
-        server = await loop.create_server(connect, HOST, 0, backlog=BACKLOG)
+        connect = partial(Wire, answer, counts)
+        spoken = None if answer is tell else tls
+        server = await loop.create_server(connect, HOST, 0, backlog=BACKLOG, ssl=spoken)
         ports.append(server.sockets[0].getsockname()[1])
     print(json.dumps(ports), flush=True)
     await asyncio.Event().wait()
@@ -213,10 +214,13 @@ async def serve(count: int) -> None:
 
 def main() -> None:
     """Serve as many controllers as the first argument says."""
-    count = int(sys.argv[1])
+    count, files = int(sys.argv[1]), sys.argv[2:]
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if files else None
+    if tls is not None:
+        tls.load_cert_chain(*files)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + OTHER_FILES), most))
-    uvloop.run(serve(count))
+    uvloop.run(serve(count, tls))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.connection import Connection, connect
+from support.certificates import Certificates, certificates
 from testbed.pages import page
 from testbed.ports import free_port
 
@@ -47,6 +48,7 @@ LOGIN = "steward:correct-horse"
 PAGE = Path(__file__).parents[2] / "deploy" / "SCALING.md"
 HEAD = (
     "Machines",
+    "TLS",
     "Added after, s",
     "Requests per machine and minute",
     "CPU of `metal` per machine and minute, ms",
@@ -74,6 +76,7 @@ class Counts(NamedTuple):
 class Rest(NamedTuple):
     """So many machines with nothing to do, and some of them that boot.
 
+    has_tls: whether their controllers speak TLS.
     added_s: from the start of the process until the last of them was added.
     requests: to each controller in a minute, by kind.
     connections: to each controller in a minute. most: the requests to one of them in a minute.
@@ -84,6 +87,7 @@ class Rest(NamedTuple):
     """
 
     machines: int
+    has_tls: bool
     added_s: float
     requests: dict[str, float]
     connections: float
@@ -101,10 +105,14 @@ class Rest(NamedTuple):
 
 
 def list_lines(options: argparse.Namespace) -> Iterator[Line]:
-    """Yield lines for each number of machines, and write them into the page if that is asked."""
+    """Yield lines for each number of machines, and write them into the page if that is asked.
+
+    The most machines are measured with TLS, too.
+    """
     found = []
-    for machines in options.machines:
-        each = asyncio.run(_measure(machines))
+    sizes = [(machines, False) for machines in options.machines]
+    for machines, has_tls in (*sizes, (max(options.machines), True)):
+        each = asyncio.run(_measure(machines, has_tls=has_tls))
         found.append(each)
         yield from _lines_of(each)
     if options.write:
@@ -112,7 +120,7 @@ def list_lines(options: argparse.Namespace) -> Iterator[Line]:
 
 
 def _lines_of(rest: Rest) -> Iterator[Line]:
-    what = f"{rest.machines:,} real machines"
+    what = f"{rest.machines:,} real machines{' with TLS' if rest.has_tls else ''}"
     yield Line(f"{what}, added after, s", f"{rest.added_s:.1f}")
     kinds = ", ".join(f"{count:.1f} {kind}" for kind, count in sorted(rest.requests.items()))
     shown = f"{rest.all_requests:.1f}: {kinds}; the most to one {rest.most:.1f}"
@@ -130,6 +138,7 @@ def format_machines(machine: Machine, found: Sequence[Rest]) -> str:
     rows = [
         (
             f"{each.machines:,}",
+            "yes" if each.has_tls else "no",
             f"{each.added_s:.1f}",
             f"{each.all_requests:.1f}",
             f"{each.metal_ms:.1f}",
@@ -143,19 +152,20 @@ def format_machines(machine: Machine, found: Sequence[Rest]) -> str:
     return f"\n{machine}. One run for each line.\n\n{format_table(HEAD, rows)}\n"
 
 
-async def _measure(machines: int) -> Rest:
+async def _measure(machines: int, *, has_tls: bool) -> Rest:
     """Measure so many machines in a new log."""
     with tempfile.TemporaryDirectory(prefix="nodepool-bench-") as name:
         folder = Path(name)
+        tls = certificates(folder) if has_tls else None
         with (
-            _controllers(machines) as ports,
+            _controllers(machines, tls) as ports,
             NatsServer(folder / "nats", free_port(), find_server(None)) as server,
         ):
             connection = await connect(server.url, "bench")
             await provision(connection)
             reader = Reader(connection, STREAM, ["np.evt.>"])
             await reader.open()
-            _write_inventory(folder, ports[1:])
+            _write_inventory(folder, ports[1:], tls)
             inventory = str(folder / "inventory.yaml")
             began = time.perf_counter()
             with launched("metal", server, folder, free_port(), inventory=inventory) as process:
@@ -174,6 +184,7 @@ async def _measure(machines: int) -> Rest:
     connections, most = after.told.pop("connections"), after.told.pop("most")
     return Rest(
         machines,
+        has_tls,
         added_s,
         {kind: count / per for kind, count in after.told.items()},
         connections / per,
@@ -208,9 +219,10 @@ class Site(NamedTuple):
 
 
 @contextmanager
-def _controllers(machines: int) -> Iterator[list[int]]:
+def _controllers(machines: int, tls: Certificates | None) -> Iterator[list[int]]:
     """The ports of a process with so many controllers; the first tells what it has counted."""
-    command = [sys.executable, "-m", "bench.controllers", str(machines)]
+    files = [str(tls.certificate), str(tls.key)] if tls is not None else []
+    command = [sys.executable, "-m", "bench.controllers", str(machines), *files]
     environment = {"PYTHONPATH": ":".join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:
@@ -220,12 +232,15 @@ def _controllers(machines: int) -> Iterator[list[int]]:
             process.kill()
 
 
-def _write_inventory(folder: Path, ports: Sequence[int]) -> None:
+def _write_inventory(folder: Path, ports: Sequence[int], tls: Certificates | None) -> None:
     credentials = folder / "login"
     credentials.write_text(LOGIN)
     credentials.chmod(0o600)
     base = {"apiVersion": "metal/v1alpha1", "instanceType": KIND}
-    listed = [_describe(number, port) for number, port in enumerate(ports)]
+    access: dict[str, object] = {"credentials": {"file": str(credentials)}}
+    access |= {} if tls is None else {"caFile": str(tls.ca)}
+    scheme = "http" if tls is None else "https"
+    listed = [_describe(n, f"{scheme}://{HOST}:{port}") for n, port in enumerate(ports)]
     racks = [
         {
             **base,
@@ -233,7 +248,7 @@ def _write_inventory(folder: Path, ports: Sequence[int]) -> None:
             "name": f"r{first // RACK}",
             "zone": ZONE,
             "wipes": False,
-            "controllers": {"credentials": {"file": str(credentials)}},
+            "controllers": access,
             "machines": listed[first : first + RACK],
         }
         for first in range(0, len(listed), RACK)
@@ -245,11 +260,11 @@ def _write_inventory(folder: Path, ports: Sequence[int]) -> None:
     (folder / "inventory.yaml").write_text(text)
 
 
-def _describe(number: int, port: int) -> dict[str, object]:
+def _describe(number: int, address: str) -> dict[str, object]:
     return {
         "name": f"m{number:05d}",
         "position": number % RACK + 1,
-        "controller": {"address": f"http://{HOST}:{port}"},
+        "controller": {"address": address},
         "expected": {
             "serial": serial_of(number),
             "memoryGib": MEMORY_GIB,

@@ -225,7 +225,7 @@ class Poller:
         machine = self._replica.machine(key)
         polled.failures, polled.trouble = 0, None
         if polled.is_complete:
-            polled.complete_at = self._clock()
+            polled.note_complete(self._clock(), random.random() * COMPLETE_S)
             seen = machine.seen
             last = max(polled.check, seen.check if seen is not None else 0)
             late = machine.check

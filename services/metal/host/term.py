@@ -39,6 +39,14 @@ class Polled:
     failures: int = 0
     trouble: Trouble | None = None
 
+    def note_complete(self, now: float, age_s: float) -> None:
+        """Remember a complete reading.
+
+        age_s: how much older than it is the first one counts. The first ones of all machines come
+            together, and the later ones must not.
+        """
+        self.complete_at = now if self.complete_at > -NEVER else now - age_s
+
     def forget(self) -> None:
         """Forget what readings of another controller have shown."""
         self.sight, self.complete_at, self.check = None, -NEVER, 0
