@@ -3,23 +3,19 @@
 import argparse
 import asyncio
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.controllers import MEMORY_GIB, serial_of
 from bench.load import within
 from bench.machine import describe_machine
+from bench.racks import KIND, ZONE, name_of, start_controllers, write_inventory
 from bench.table import Line, Machine, format_table, write_part
 from bench.usage import cpu_s, read_memory
 from bus.harness import ReplicaProcess, launched
-from nodepool.contract.catalog import ZONES
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.messages import wrap
 from nodepool.contract.subjects import subject_of
@@ -30,14 +26,10 @@ from nodepool.nats.log.publisher import Publisher
 from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.connection import Connection, connect
-from support.certificates import Certificates, certificates
+from support.certificates import certificates
 from testbed.pages import page
 from testbed.ports import free_port
 
-ZONE = next(name for name, each in ZONES.items() if each.provider == "metal")
-KIND = "gd-8xh100ib-i128"
-RACK = 50
-"""How many machines a rack has."""
 BOOTED = 500
 """How many machines boot together."""
 SETTLE_S, REST_S = 5.0, 60.0
@@ -45,7 +37,6 @@ SETTLE_S, REST_S = 5.0, 60.0
 NEW_S = 0.5
 """How long to wait for a new event, before there is none."""
 PATIENCE_S = 180.0
-LOGIN = "steward:correct-horse"
 PAGE = Path(__file__).parents[2] / "deploy" / "SCALING.md"
 HEAD = (
     "Machines",
@@ -164,15 +155,14 @@ async def _measure(machines: int, *, has_tls: bool) -> Rest:
         folder = Path(name)
         tls = certificates(folder) if has_tls else None
         with (
-            _controllers(machines, tls) as ports,
+            start_controllers(machines, tls) as ports,
             NatsServer(folder / "nats", free_port(), find_server(None)) as server,
         ):
             connection = await connect(server.url, "bench")
             await provision(connection)
             reader = Reader(connection, STREAM, ["np.evt.>"])
             await reader.open()
-            _write_inventory(folder, ports[1:], tls)
-            inventory = str(folder / "inventory.yaml")
+            inventory = str(write_inventory(folder, ports[1:], tls))
             began = time.perf_counter()
             with launched("metal", server, folder, free_port(), inventory=inventory) as process:
                 await _until(reader, "MachineAdded", machines)
@@ -223,61 +213,6 @@ class Site(NamedTuple):
         )
 
 
-@contextmanager
-def _controllers(machines: int, tls: Certificates | None) -> Iterator[list[int]]:
-    """The ports of a process with so many controllers; the first tells what it has counted."""
-    files = [str(tls.certificate), str(tls.key)] if tls is not None else []
-    command = [sys.executable, "-m", "bench.controllers", str(machines), *files]
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-        try:
-            assert process.stdout is not None, "it is a pipe"
-            yield json.loads(process.stdout.readline())
-        finally:
-            process.kill()
-
-
-def _write_inventory(folder: Path, ports: Sequence[int], tls: Certificates | None) -> None:
-    credentials = folder / "login"
-    credentials.write_text(LOGIN)
-    credentials.chmod(0o600)
-    base = {"apiVersion": "metal/v1alpha1", "instanceType": KIND}
-    access: dict[str, object] = {"credentials": {"file": str(credentials)}}
-    access |= {} if tls is None else {"caFile": str(tls.ca)}
-    scheme = "http" if tls is None else "https"
-    listed = [_describe(n, f"{scheme}://{HOST}:{port}") for n, port in enumerate(ports)]
-    racks = [
-        {
-            **base,
-            "kind": "Rack",
-            "name": f"r{first // RACK}",
-            "zone": ZONE,
-            "wipes": False,
-            "controllers": access,
-            "machines": listed[first : first + RACK],
-        }
-        for first in range(0, len(listed), RACK)
-    ]
-    token = {"file": "/join.token"}
-    image = "https://boot.test/node.efi"
-    boot = {**base, "kind": "BootProfile", "image": image, "joinToken": token}
-    text = "\n---\n".join(map(json.dumps, [*racks, boot]))
-    (folder / "inventory.yaml").write_text(text)
-
-
-def _describe(number: int, address: str) -> dict[str, object]:
-    return {
-        "name": f"m{number:05d}",
-        "position": number % RACK + 1,
-        "controller": {"address": address},
-        "expected": {
-            "serial": serial_of(number),
-            "memoryGib": MEMORY_GIB,
-            "gpus": {"count": 8, "model": "H100"},
-        },
-    }
-
-
 async def _boot(connection: Connection, reader: Reader, machines: int) -> float:
     """Assign so many machines; return the seconds until the last of them has booted."""
     publisher = Publisher(connection)
@@ -288,7 +223,7 @@ async def _boot(connection: Connection, reader: Reader, machines: int) -> float:
             org="acme",
             cluster="prod",
             pool="train",
-            node=f"m{number:05d}",
+            node=name_of(number),
             zone=ZONE,
             assignment=1,
             uid="u",
