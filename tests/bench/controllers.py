@@ -1,8 +1,8 @@
 """The controllers of many machines in one process: `python -m bench.controllers 5000`.
 
-Each has a port of its own, as each real controller has an address of its own, and answers the few
-documents that `metal` reads. With a certificate and its key as further arguments all speak TLS. A
-machine that is powered on has booted at once.
+Each controller has a port of its own, as a real controller has an address of its own, and answers
+the few documents that `metal` reads. With a certificate and its key as further arguments, all
+controllers speak TLS. A machine that is powered on has booted at once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CHASSIS: Final = "/redfish/v1/Chassis/1"
 MEMORY_GIB: Final = 2_048
 BACKLOG: Final = 16
 OTHER_FILES: Final = 2_000
-"""How many files the process has open beside the ports."""
+"""How many files the process has open in addition to the ports."""
 RESET: Final = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
 CREATED, NO_CONTENT, NOT_FOUND = "201 Created", "204 No Content", "404 Not Found"
@@ -36,7 +36,7 @@ PARTS: Final[Mapping[str, list[dict[str, str]]]] = {
     "EthernetInterfaces": [{"Id": f"NIC{n}"} for n in range(2)],
     "LogServices/SEL/Entries": [],
 }
-"""The collections of a system, with what is special to each member."""
+"""The collections of a system, with the fields that differ for each member."""
 
 
 def serial_of(number: int) -> str:
@@ -115,7 +115,7 @@ class Machine:
         return _encode(None, NO_CONTENT)
 
     def _end_boot(self) -> None:
-        """Forget what the next boot was to be, which a machine that is powered has done."""
+        """Forget the boot override, because the machine has booted."""
         self._boot = {
             "BootSourceOverrideEnabled": "Disabled",
             "BootSourceOverrideTarget": "None",
@@ -213,7 +213,7 @@ async def serve(count: int, tls: ssl.SSLContext | None) -> None:
 
 
 def main() -> None:
-    """Serve as many controllers as the first argument says."""
+    """Serve the number of controllers in the first argument."""
     count, files = int(sys.argv[1]), sys.argv[2:]
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if files else None
     if tls is not None:

@@ -1,4 +1,4 @@
-"""What real machines cost at rest and while they boot: one process of `metal`, and one server."""
+"""Measures real machines at rest and while they boot: one process of `metal`, and one server."""
 
 import argparse
 import asyncio
@@ -33,9 +33,9 @@ from testbed.ports import free_port
 BOOTED = 500
 """How many machines boot together."""
 SETTLE_S, REST_S = 5.0, 60.0
-"""The pause after the last machine was added, and how long is measured at rest."""
+"""The pause after the last machine was added, and the time at rest that is measured."""
 NEW_S = 0.5
-"""How long to wait for a new event, before there is none."""
+"""How long to wait for a new event until none is expected."""
 PATIENCE_S = 180.0
 PAGE = Path(__file__).parents[2] / "deploy" / "SCALING.md"
 HEAD = (
@@ -52,7 +52,7 @@ HEAD = (
 
 
 class Counts(NamedTuple):
-    """What has happened up to a moment.
+    """The counts up to a moment.
 
     told: what the controllers have counted since they were last asked.
     metal_s, server_s: processor time.
@@ -65,7 +65,7 @@ class Counts(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """So many machines with nothing to do, and some of them that boot.
+    """The measurements of machines that have nothing to do, and of some that boot.
 
     has_tls: whether their controllers speak TLS.
     added_s: from the start of the process until the last of them was added.
@@ -150,7 +150,7 @@ def format_machines(machine: Machine, found: Sequence[Rest]) -> str:
 
 
 async def _measure(machines: int, *, has_tls: bool) -> Rest:
-    """Measure so many machines in a new log."""
+    """Measure a number of machines in a new log."""
     with tempfile.TemporaryDirectory(prefix="nodepool-bench-") as name:
         folder = Path(name)
         tls = certificates(folder) if has_tls else None
@@ -195,14 +195,14 @@ async def _measure(machines: int, *, has_tls: bool) -> Rest:
 
 
 class Site(NamedTuple):
-    """All that is measured. port: where the controllers tell what they have counted."""
+    """The programs that are measured. port: where the controllers report their counts."""
 
     server: NatsServer
     process: ReplicaProcess
     port: int
 
     async def look(self) -> Counts:
-        """Return what has happened so far."""
+        """Return the counts so far."""
         told = await asyncio.to_thread(page, f"http://{HOST}:{self.port}/")
         assert self.server.pid is not None, "the server runs"
         return Counts(
@@ -214,7 +214,7 @@ class Site(NamedTuple):
 
 
 async def _boot(connection: Connection, reader: Reader, machines: int) -> float:
-    """Assign so many machines; return the seconds until the last of them has booted."""
+    """Assign a number of machines; return the seconds until the last machine has booted."""
     publisher = Publisher(connection)
     await publisher.open()
     began = time.perf_counter()
@@ -237,7 +237,7 @@ async def _boot(connection: Connection, reader: Reader, machines: int) -> float:
 
 
 async def _until(reader: Reader, name: str, count: int) -> None:
-    """Return once so many new events have this name."""
+    """Return once a number of new events have this name."""
     seen = 0
     async with within(PATIENCE_S, lambda: f"{seen} of {count} {name}"):
         while seen < count:

@@ -1,4 +1,4 @@
-"""Racks of machines whose controllers one process plays, and the inventory of them."""
+"""Racks of machines, with controllers that one process plays, and their inventory."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def name_of(number: int) -> str:
 
 @contextmanager
 def start_controllers(machines: int, tls: Certificates | None) -> Iterator[list[int]]:
-    """The ports of a process with so many controllers; the first tells what it has counted."""
+    """The ports of a process with a number of controllers; the first port reports its counts."""
     files = [str(tls.certificate), str(tls.key)] if tls is not None else []
     command = [sys.executable, "-m", "bench.controllers", str(machines), *files]
     environment = {"PYTHONPATH": ":".join(sys.path)}

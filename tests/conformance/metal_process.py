@@ -1,4 +1,4 @@
-"""The provider of real machines on trial as a process: a real emulator stands for the hardware.
+"""The process of real machines as a provider on trial; an emulator stands for the hardware.
 
 The machines and their controllers live in a thread of their own, since a trial runs no event loop
 while its story waits.
@@ -27,7 +27,7 @@ from support.constants import H100, ZONE
 
 T = TypeVar("T")
 STARTING: Final = "MemoryInitializationStarted"
-"""How far a boot is that does not go on."""
+"""The progress of a boot that is stuck."""
 XID: Final = "NVRM: Xid (PCI:0000:18:00): 48"
 
 

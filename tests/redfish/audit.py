@@ -1,4 +1,4 @@
-"""What holds of each machine from the side of its controller, whatever happened in between."""
+"""The rules that hold for each machine as its controller sees it, whatever faults happened."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +32,7 @@ def audit(site: Site) -> None:
 
 
 def _audit_resets(rig: Rig, requests: Sequence[PowerRequested]) -> None:
-    """Each reset that arrived is that of one intention, and each intention has one at most."""
+    """Raise AssertionError unless each reset has an intention, and no intention has two resets."""
     rest: Iterator[PowerRequested] = iter(requests)
     for number, kind in enumerate(rig.front.resets):
         of_it = next((each for each in rest if RESETS[each.action] == kind), None)
@@ -41,7 +41,7 @@ def _audit_resets(rig: Rig, requests: Sequence[PowerRequested]) -> None:
 
 
 def _audit_wipes(site: Site, rig: Rig) -> None:
-    """No stay boots a machine that was not wiped since an earlier one."""
+    """Raise AssertionError if a stay boots a machine that was not wiped after an earlier stay."""
     wiped = {each.assignment for each in site.said(MachineWiped, rig.name)}
     booted = [each.assignment for each in site.said(MachineBooted, rig.name) if not each.boot]
     if site.wipes:

@@ -36,7 +36,7 @@ def at_work(site: Site, *, hurry: bool = True) -> Iterator[ReplicaProcess]:
 
 
 async def make_nodes(site: Site, nodes: int, within_s: float) -> None:
-    """Have a NodePool of so many Nodes made; return once each is in production."""
+    """Create a NodePool with a number of Nodes; return once each Node is in production."""
     spec = NodePoolSpec(instance_type=H100, target_nodes=nodes)
     await site.tell(
         RegisterCluster(org=ORG, cluster=CLUSTER, zone=ZONE),
@@ -51,7 +51,7 @@ async def make_nodes(site: Site, nodes: int, within_s: float) -> None:
 
 
 async def remove_nodes(site: Site, nodes: int, within_s: float) -> None:
-    """Have the NodePool deleted; return once each of its machines is wiped and off."""
+    """Delete the NodePool; return once each of its machines is wiped and off."""
     await site.tell(DeleteNodePool(org=ORG, cluster=CLUSTER, pool=POOL))
     await site.expect(CWNodeDeleted, count=nodes, within_s=within_s)
     await site.expect(MachineWiped, count=nodes, within_s=within_s)

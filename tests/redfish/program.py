@@ -28,7 +28,7 @@ def zones_of_metal() -> Mapping[str, catalog.Zone]:
 
 
 def hurry() -> None:
-    """Lets everything take seconds that takes minutes."""
+    """Let all that takes minutes take seconds."""
     from metal import nodes, power, stays
     from metal.host import polling, settings, watching
     from metal.host.redfish.limits import Limits
@@ -45,7 +45,7 @@ def hurry() -> None:
 
 
 def set_all(module: ModuleType, **values: object) -> None:
-    """Gives names of a module other values."""
+    """Give names of a module other values."""
     for name, value in values.items():
         assert hasattr(module, name), name
         setattr(module, name, value)

@@ -1,8 +1,8 @@
 """Emulated machines with a controller each, and a control plane that has them.
 
 `python -m redfish.run` runs until SIGINT or SIGTERM; with `--once` it ends after what it shows. If
-the test bed is built, a Kubernetes runs beside it, whose kubelets come once machines have booted.
-All ports are free ones and the data is in a new folder, so that more than one can run at a time.
+the test bed is built, a Kubernetes runs too, and its kubelets start once machines have booted.
+The ports are free ones and the data is in a new folder, so two of these programs can run at a time.
 """
 
 import asyncio

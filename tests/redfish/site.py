@@ -110,7 +110,7 @@ class Rig:
 class Site:
     """The machines, the bus and the processes of one test.
 
-    boot, wipe: what the profiles of the inventory say beside their type.
+    boot, wipe: the fields of the profiles in the inventory, without their type.
     """
 
     def __init__(self, server: NatsServer, folder: Path, *, wipes: bool) -> None:
@@ -160,7 +160,7 @@ class Site:
         return rig
 
     def _act(self, rig: Rig, kind: str) -> None:
-        """What happens in a machine after a reset."""
+        """Show what happens in a machine after a reset."""
         if kind != "On":
             return
         boot, rig.front.boot = rig.front.boot, {}
@@ -177,7 +177,7 @@ class Site:
             end(passed=rig.ends_wipe)
 
     async def _report(self, image: str, *, passed: bool) -> None:
-        """What the image for wiping does at its end: it tells that until it is heard."""
+        """Report the end of a wipe, as its image does, until the report is accepted."""
         address = URL(image).query["report"]
         content = {"passed": passed} | ({} if passed else {"cause": "a disk has failed"})
         async with aiohttp.ClientSession() as session:
@@ -245,7 +245,7 @@ class Site:
 
     @contextmanager
     def services(self) -> Iterator[ReplicaProcess]:
-        """All services beside the provider, in one process."""
+        """All services except the provider, in one process."""
         names = "validator quota capacity allocator lifecycle preemption autoscaler aggregator"
         log = str(self.folder / "{service}.log")
         with launched(
@@ -264,7 +264,7 @@ class Site:
         assert found == []
 
     async def tell(self, *messages: Message) -> None:
-        """Store messages as whoever says them."""
+        """Store messages, each as its speaker."""
         for message in messages:
             speaker = message.speaker if isinstance(message, Event) else ""
             envelope = wrap(message, id=f"t{next(self._numbers)}", source=speaker or "trial")
@@ -304,7 +304,7 @@ class Site:
         within_s: float = PATIENCE_S,
         **fields: object,
     ) -> M:
-        """The last of so many messages of a class with these values, as soon as they are there."""
+        """The last of `count` messages of a class with these values, as soon as all are there."""
         try:
             async with asyncio.timeout(within_s):
                 while len(found := self.said(kind, machine, **fields)) < count:
@@ -316,7 +316,7 @@ class Site:
         return found[count - 1]
 
     async def until(self, holds: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
-        """Return as soon as something holds."""
+        """Return as soon as a condition holds."""
         try:
             async with asyncio.timeout(within_s):
                 while not holds():
@@ -339,7 +339,7 @@ class Site:
 async def a_site(
     machines: Emulator, folder: Path, count: int, *, wipes: bool = False
 ) -> AsyncIterator[Site]:
-    """A site with so many machines that are declared; no process runs yet."""
+    """A site with a number of declared machines; no process runs yet."""
     async with AsyncExitStack() as stack:
         server = stack.enter_context(NatsServer(folder / "nats", free_port(), BINARY))
         site = Site(server, folder, wipes=wipes)

@@ -1,6 +1,6 @@
-"""A machine gets its configuration and its join token for the boot that was asked for, once it is.
+"""A machine gets its configuration and its join token while the boot that needs them is wanted.
 
-Its address is in that of the image, so nobody else knows it.
+The address of the configuration is in the address of the image, so nobody else knows it.
 """
 
 from http import HTTPStatus

@@ -62,7 +62,7 @@ def test_every_template_can_be_read() -> None:
 
 
 def test_no_template_imports_macros_with_its_context() -> None:
-    """A module that is imported so is made anew for each page: slower, and it stays in memory."""
+    """Jinja creates a module that is imported so for each page: slower, and it stays in memory."""
     importing = [
         path.name
         for path in (FOLDER / "templates").iterdir()

@@ -1,4 +1,4 @@
-"""`make run-metal` shows what the page of real machines says that it shows."""
+"""`make run-metal` shows what the page of real machines promises."""
 
 import os
 import subprocess
