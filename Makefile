@@ -89,7 +89,7 @@ run: port setup ## Start the whole control plane on this machine (Ctrl-C stops i
 run-kubernetes: setup ## Start it beside a Kubernetes of its own, with an agent (needs `make testbed`; Ctrl-C stops it)
 	@PYTHONPATH=deploy/build exec $(BIN)/python -m testbed.run $(ARGS)
 
-run-metal: setup ## Start it with emulated machines over Redfish, beside a Kubernetes if there is a test bed (Ctrl-C stops it)
+run-metal: setup ## Start it with emulated real machines, and with a Kubernetes if there is a test bed (Ctrl-C stops it)
 	@PYTHONPATH=tests:deploy/build exec $(BIN)/python -m redfish.run $(ARGS)
 
 image: ## Build the image of the services, labelled with the version and the commit

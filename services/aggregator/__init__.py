@@ -57,7 +57,7 @@ RealMachineSeen = (
     | on.MachineMaintenanceChanged
     | on.MachineConditionChanged
 )
-"""What is said of real machines alone."""
+"""Events that only real machines have."""
 
 Hears = (
     on.NodePoolValidated

@@ -47,7 +47,7 @@ def machine_document(item: MachineObject) -> Document:
 
 
 def _real_machine(real: RealMachine) -> Document:
-    """Return what the status of a real machine has beside its place."""
+    """Return the part of the status that only a real machine has."""
     problems = sorted(real.problems.items())
     shown: dict[str, object] = {"power": real.power or "Unknown"}
     if problems:

@@ -67,9 +67,9 @@ def machine_reported(model: ReadModel, event: MachineReported, context: Context)
 
 
 def real_machine_seen(model: ReadModel, event: RealMachineSeen, context: Context) -> ReadModel:
-    """Return the read model after what is said of a real machine alone.
+    """Return the read model after an event that only real machines have.
 
-    One that the inventory does not have any more, and that was never added, is gone.
+    A machine that was never added is removed when the inventory does not have it any more.
     """
     key = event.machine_key
     before = model.real.get(key)

@@ -39,7 +39,7 @@ class ReadModel:
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
     inventory: every machine, as `capacity` counts it.
     machines: the rest of the status of every machine.
-    real: what else is known of each real machine that is declared, or was added.
+    real: the power, problems and entries of each real machine that is declared or was added.
     busy: the Nodes of each NodePool that boot, that are active, or that will leave.
     templates: the large templates of the Nodes of each NodePool.
     """

@@ -1,4 +1,4 @@
-"""What the read model shows of a real machine beside its place: its power and its problems."""
+"""What the read model shows of real machines alone: their power, problems and last entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 class RealMachine:
     """A real machine that the inventory has, or that was added.
 
-    zone, name, instance_type, labels: as the inventory has it.
+    zone, name, instance_type, labels: as in the inventory.
     declared: since when the inventory has it; None if it does not.
     version: the position of its last change.
     power: its power state; empty until its controller was read.

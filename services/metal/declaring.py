@@ -1,4 +1,4 @@
-"""What the inventory declares of a machine, as the log says it."""
+"""The declaration of a machine: what the inventory has of it, as an event of the log."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ SLOT: Final = "node.coreweave.cloud/slot"
 
 
 def build_declaration(known: KnownMachine) -> MachineDeclared:
-    """Return that the inventory has a machine, as it has it now."""
+    """Return the declaration of a machine as the inventory has it now."""
     return MachineDeclared(
         zone=known.zone,
         machine=known.name,
@@ -30,7 +30,7 @@ def build_declaration(known: KnownMachine) -> MachineDeclared:
 
 
 def is_declared(declared: Declared | None, declaration: MachineDeclared) -> bool:
-    """Return whether the log has the declaration of a machine already."""
+    """Return whether the log already has this declaration of a machine."""
     return declared is not None and _content(declared) == _content(declaration)
 
 
@@ -41,13 +41,13 @@ def _content(declared: Declared | MachineDeclared) -> tuple[object, ...]:
 
 
 def _labels(known: KnownMachine) -> Mapping[str, str]:
-    """Return the topology labels of a machine; a rack that is one is an NVLink domain."""
+    """Return the topology labels of a machine; a rack of a rack-scale type is an NVLink domain."""
     labels = {RACK: known.rack, RACK_NAME: known.rack, SLOT: str(known.position)}
     return labels | ({NVLINK_DOMAIN: known.rack} if rack_size(known.instance_type) else {})
 
 
 def _digest(known: KnownMachine) -> str:
-    """Return what changes with the controller or the expected hardware of a machine."""
+    """Return a hash of the controller and the expected hardware of a machine."""
     place, expected = known.place, known.expected
     content = (
         (place.address, place.system, place.ca_file, place.fingerprint),

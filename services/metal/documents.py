@@ -21,7 +21,7 @@ TEXT_MAX: Final = 256
 PATH_MAX: Final = 1_024
 URI_MAX: Final = 4_096
 PARTS_MAX: Final = 8_192
-"""More than anybody asks of one list, so that one which is cut is known to be too long."""
+"""More parts than any reading accepts, so that a list that was cut is known to be too long."""
 _PATH: Final = re.compile(r"/(?!/)[!-~]*", re.ASCII)
 _NUMBERS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAC: Final = re.compile(r"[0-9A-F]{2}(?:[:-]?[0-9A-F]{2}){5}", re.ASCII | re.IGNORECASE)
@@ -49,7 +49,7 @@ def part(document: object, *path: str) -> Document:
 def parts(document: object, *path: str) -> Sequence[Document]:
     """Return the objects in the list at a path, of its first `PARTS_MAX`.
 
-    An answer has room for a million, and to look at each takes seconds, for which all others wait.
+    An answer has room for a million objects; looking at each would delay all machines by seconds.
     """
     value = at(document, *path)
     listed = value[:PARTS_MAX] if isinstance(value, list) else []

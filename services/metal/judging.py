@@ -55,7 +55,7 @@ class Judgement:
 
 
 LOG_EVIDENCE: Final = "the log of its controller says:"
-"""How the evidence of a problem begins that an entry of the log shows."""
+"""The beginning of the evidence, if an entry of the log shows a problem."""
 NVLINK_XID: Final = 74
 LOST_XID: Final = 79
 OTHER_XIDS: Final = frozenset({48, 64, 94, 95, 119, 120, 140})

@@ -147,7 +147,7 @@ class Machine:
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
     state: its place in the data centre.
-    is_set_aside: whether it is out of service since it was free, until nothing is wrong with it.
+    is_set_aside: whether it was taken out of service while it was free; a check ends that.
     wipes: whether it is wiped after each stay.
     is_unwiped: whether a stay has begun since it was wiped.
     wipe: the number of its last wipe.
@@ -228,7 +228,7 @@ class Machine:
 
     @property
     def settled(self) -> int:
-        """The number of the last request that is answered or overdue, as all before it are."""
+        """The number of the last request that is answered or overdue; so are all earlier ones."""
         is_open = self.request is not None and not self.request.is_answered
         return self.number - is_open
 

@@ -136,7 +136,7 @@ def find_stuck(machine: Machine, now: datetime) -> str:
 
 
 def retries_at(machine: Machine, now: datetime) -> datetime | None:
-    """Return when the next request is made; None if a reading has to come first, or nothing."""
+    """Return when the next request is made; None if a reading comes first or no request is due."""
     desired = find_desired(machine)
     action = find_action(machine, desired) if desired is not None else None
     return None if action is None or find_stuck(machine, now) else machine.retry_at
@@ -182,7 +182,7 @@ def _find_origin(machine: Machine, desired: Desired, action: PowerAction) -> dic
 
 
 def find_boot(machine: Machine) -> BootFrom:
-    """Return what the last request has booted the machine from, while this boot is wanted."""
+    """Return what the last request has booted the machine from; empty once nobody wants it."""
     run, stay = machine.runs_for, machine.stay
     if machine.wipe_due is not None:
         is_wanted = machine.wipe_end is None and run == (0, 0, 0, machine.wipe)

@@ -52,7 +52,10 @@ def _other_type(machine: Machine, declared: Declared) -> str:
 
 
 def _late_wipes(machine: Machine, declared: Declared) -> str:
-    """Return that a machine is to be wiped from now on; services know only how it was added."""
+    """Return why a machine that was added without wipes must not serve, if it now needs wipes.
+
+    Services know only whether wipes were declared when the machine was added.
+    """
     if not machine.added_type or machine.wipes or not declared.wipes:
         return ""
     return (
@@ -132,7 +135,7 @@ def _maintenance(machine: Machine) -> str:
 def _report_wipe(
     key: MachineKey, machine: Machine, due: datetime, now: datetime
 ) -> Iterator[on.MachineWiped | on.MachineStateChanged]:
-    """Yield that a machine is wiped, as its wipe has said, or why it is not."""
+    """Yield the end of a wipe: the machine is wiped, or its wipe has failed and why."""
     zone, name = machine_parts(key)
     if machine.wipe_end == "":
         yield on.MachineWiped(zone=zone, machine=name, assignment=machine.assignment)

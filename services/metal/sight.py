@@ -1,7 +1,7 @@
-"""What is known of a machine from all readings since its process began, and what that says.
+"""What all readings of a machine since this process began show together, and the report of that.
 
-A short reading has no parts; those of the last complete one count until the machine changes its
-power state or its boot goes on.
+A short reading has no parts; the parts of the last complete reading count until the machine changes
+its power state or its boot goes on.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def recall_faults(machine: Machine) -> Map[NodeFault, str]:
 
 
 def has_moved(sight: Sight | None, reading: Reading) -> bool:
-    """Return whether the parts of the last complete reading say nothing of the machine now."""
+    """Return whether power or boot have changed, so that the parts read before do not count."""
     if sight is None:
         return True
     last = sight.reading
@@ -53,8 +53,8 @@ def has_moved(sight: Sight | None, reading: Reading) -> bool:
 def see(sight: Sight | None, reading: Reading, recalled: Map[NodeFault, str] = NO_FAULTS) -> Sight:
     """Return what is known of a machine after a reading.
 
-    recalled: what an earlier process knew of the log. The entries that the first reading finds say
-        nothing, because they may be from before the machine was last powered on.
+    recalled: the problems that the log has shown to an earlier process. The entries of the first
+        reading do not count, because they may be older than the last power-on of the machine.
     """
     known = sight or Sight(reading, logged=recalled)
     if reading.log is None and not has_moved(sight, reading):
@@ -86,7 +86,7 @@ def _log_faults(logged: Map[NodeFault, str], entries: tuple[LogEntry, ...]) -> M
 
 
 def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
-    """Return why this is not the declared machine; empty if it is. twin: has its serial too."""
+    """Return why this is not the declared machine; empty if it is. twin: a sentence on a twin."""
     expected = known.expected.serial
     if reading.serial and reading.serial.casefold() != expected.casefold():
         return f"the serial number is {reading.serial}, and {expected} is expected"
@@ -103,7 +103,7 @@ def build_report(
     twin: str = "",
     is_unreadable: bool = False,
 ) -> ControllerReported:
-    """Return what is said of a machine.
+    """Return the report about a machine after its readings.
 
     A machine that boots may seem to lack memory and GPUs, so these are compared once its system
     runs.
@@ -144,7 +144,7 @@ def without_secrets(report: ControllerReported, hide: Callable[[str], str]) -> C
 
 
 def is_news(machine: Machine, report: ControllerReported) -> bool:
-    """Return whether the log has no such reading of a machine as its last one."""
+    """Return whether a report differs from the last one that the log has of a machine."""
     seen = machine.seen
     if seen is None or machine.silence:
         return True

@@ -163,7 +163,7 @@ def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> St
 def _find_due(machine: Machine, now: datetime) -> datetime | None:
     """Return the next moment at which a machine has something to say by itself; None for never.
 
-    At a moment at which it has nothing to say, it would lose its later ones.
+    A moment at which the machine has nothing to say must not be returned: later ones would be lost.
     """
     request, check, stay = machine.request, machine.check, machine.stay
     moments = [retries_at(machine, now), machine.wipe_due]

@@ -1,4 +1,4 @@
-"""The section about real machines: what is wrong with them, and what became of power requests."""
+"""The section about real machines: their problems, and the outcomes of power requests."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _NO_REAL_MACHINES: Final = "no real machines"
 
 
 def _with(condition: str) -> str:
-    """Return how many real machines have a condition."""
+    """Return the query for how many real machines have a condition."""
     shown = of_offerings(metrics.REAL_MACHINES, OFFERING, f'condition="{condition}"')
     return f"sum({shown})"
 
@@ -65,7 +65,7 @@ REAL_MACHINES: Final = Section(
         ),
         lines(
             "Readings of controllers",
-            "How long readings of controllers took at most, for 95 of 100 of them.",
+            "How long the readings of controllers took: 95 of 100 were faster.",
             [Query(quantile(0.95, of_metal.READING_SECONDS, by="result"), "{{result}}")],
             unit="s",
             width=12,
@@ -73,8 +73,8 @@ REAL_MACHINES: Final = Section(
         ),
         lines(
             "Inventories that were read",
-            "One that is refused as a whole has a line for each fault in the log of `metal`; the "
-            "last one stays in force.",
+            "A refused inventory has a line for each fault in the log of `metal`; the previous "
+            "inventory stays in force.",
             [Query(count(of_metal.INVENTORIES, by="result", window=RATE), "{{result}}")],
             stairs=True,
             decimals=0,

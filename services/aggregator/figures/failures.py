@@ -23,7 +23,7 @@ _AT_THE_END: Final = (
 _TAKEN_OUT: Final[Mapping[MachineState, str]] = MappingProxyType(
     {MachineState.ZAP_FAIL: "WipeFailed", MachineState.TRIAGE: "TakenOut"}
 )
-"""Why a machine is out of service that was being wiped, or was free, by its new state."""
+"""The cause if a machine goes out of service from a wipe, or while free, by its new state."""
 
 
 def problems_of(node: NodeObject) -> frozenset[str]:

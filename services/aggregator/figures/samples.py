@@ -123,7 +123,7 @@ def _offering(item: CapacityObject) -> Iterator[Sample]:
 
 
 def _real_machines(model: ReadModel, figures: Figures) -> Iterator[Sample]:
-    """Yield what is wrong with real machines; a cell without any has no series.
+    """Yield the problems of real machines; a cell without real machines has no series.
 
     A machine that is declared and was never added is out of service as `onboard`.
     """

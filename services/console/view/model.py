@@ -105,7 +105,7 @@ class Happening:
 
 
 def without_reason(message: str, reason: str) -> str:
-    """Return the message of an event without its reason, which pages show beside it."""
+    """Return the message of an event without its reason, which pages show separately."""
     return message.removeprefix(f"Reason: {reason}. ")
 
 

@@ -35,7 +35,7 @@ class Step:
 class NodePage:
     """What the page of a Node shows.
 
-    say, since: what is so of the Node, and since when its state lasts, if that is known.
+    say: the state of the Node in sentences. since: when it began; None if unknown.
     then: what the Node waits for without a deadline, and whether a person must act.
     helps: what helps against its problems, if the NodePool leaves them to people.
     """
@@ -77,7 +77,7 @@ def build_node_page(pool: Pool, member: Member) -> NodePage:
 
 
 def _say(node: NodeFacts, document: Document) -> str:
-    """Return what is so of a Node, in sentences."""
+    """Return the state of a Node in sentences."""
     still = f" It still runs {work_of(node)}." if node.active else ""
     why = f" ({node.cordon})" if node.cordon else ""
     if node.preempted_since is not None:
@@ -157,7 +157,7 @@ def _is_left(pool: Pool, node: NodeFacts) -> bool:
 
 
 def _find_help(pool: Pool, node: NodeFacts) -> Iterator[Remedy]:
-    """Yield what helps an unhealthy Node, as the page of its NodePool says."""
+    """Yield the remedies for an unhealthy Node, as the page of its NodePool shows them."""
     for each in list_remedies(find_health(pool), pool.place):
         if node.name in each.text:
             yield each

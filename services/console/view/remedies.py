@@ -1,4 +1,4 @@
-"""What helps, as `explain` says it, with the forms that carry it out."""
+"""The remedies of `explain`, with the forms of the console that carry them out."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Remedy:
 
     @property
     def around(self) -> tuple[str, str]:
-        """The text before and after its links, of which a single one stands for a command."""
+        """The text before and after the links; a single link replaces the command in the text."""
         found = _COMMAND.search(self.text)
         if found is None or len(self.links) != 1:
             return self.text, ""
@@ -32,7 +32,7 @@ class Remedy:
 
 
 def list_remedies(cause: object, pool: Place) -> Iterator[Remedy]:
-    """Yield what helps against a cause of `explain` about a NodePool."""
+    """Yield the remedies for a cause of `explain` about a NodePool."""
     helps, actions = [*items(cause, "helps")], [*items(cause, "actions")]
     # A gateway of an earlier release has no actions.
     actions += [None] * (len(helps) - len(actions))

@@ -234,7 +234,7 @@ def _explain(pool: Pool, decisive: object) -> tuple[str, str]:
 
 
 def _say_blocked(pool: Pool) -> str:
-    """Return which Pods a Node waits for that a person drains; empty if none does."""
+    """Return which Pods the Nodes that people drain wait for; empty if no Node waits."""
     drained = [each for each in pool.members if each.facts.phase == "draining"]
     waiting = [each for each in drained if waits_for_work(each.facts) and not has_job(each.facts)]
     if not waiting:

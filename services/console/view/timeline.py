@@ -57,7 +57,7 @@ _OF_NODES: Final = frozenset(
         *("CWDrainNode", "CWNodeDeleted", "CWNodeDeletionRequestSuccess"),
     }
 )
-"""What happens to one Node after the other."""
+"""Events that happen to one Node after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _deadlines(members: Sequence[Member]) -> Iterator[Entry]:
 
 
 def _past(happenings: Sequence[Happening]) -> Iterator[Entry]:
-    """Yield the events; adjacent ones of a kind share an entry, those of Nodes also in turn."""
+    """Yield entries; adjacent events of a kind share an entry, also if those of Nodes alternate."""
     groups: list[list[Happening]] = []
     for each in sorted(happenings, key=lambda each: each.position):
         near = groups[-1:]

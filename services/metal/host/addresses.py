@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 """The words of a path, without the signature at its end."""
 HIDDEN: Final = "***"
 _SHOWN: Final = 16
-"""How many digits of a signature are no secret, because a text may be cut anywhere."""
+"""How many digits of a signature may stay visible: a controller may cut its text anywhere."""
 
 
 def config_path(zone: str, machine: str, number: int) -> Path:
@@ -40,11 +40,11 @@ class Addresses:
 
     @property
     def are_served(self) -> bool:
-        """Whether a boot can get its configuration, and a wipe can tell its end."""
+        """Whether a boot can get its configuration, and a wipe can report its end."""
         return bool(self._url)
 
     def fill(self, image: str, request: PowerRequested) -> str:
-        """Return the address of an image with those for this boot in it."""
+        """Return the address of an image with the addresses for this boot filled in."""
         if not self._url:
             return image
         for mark, path in _paths_of(request).items():
@@ -67,12 +67,12 @@ class Addresses:
         return text
 
     def _signature(self, path: Path) -> str:
-        """Return what only who knows the key can make for a path."""
+        """Return the signature of a path, which only a holder of the key can make."""
         return hmac.new(self._key, "/".join(path).encode(), hashlib.sha256).hexdigest()
 
 
 def _paths_of(request: PowerRequested) -> Mapping[str, Path]:
-    """Return the path of each address for a boot, by what stands for it."""
+    """Return the path of each address for a boot, by its placeholder."""
     boot = (request.zone, request.machine)
     return {
         CONFIG: config_path(*boot, request.number),

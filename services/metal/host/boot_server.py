@@ -1,10 +1,10 @@
 """Where machines that boot get their configuration, and the image for wiping reports its end.
 
-An image gets both addresses in its own, signed for this one boot. It reads its configuration with
-GET. The image of a `WipeProfile` posts `{"passed": true}`, or `{"passed": false, "cause": "..."}`,
-to that of its report. Nobody else can say that a machine is wiped, or get a join token, and what
-comes late is about an earlier boot. That the power goes off says nothing of a wipe: a rack may lose
-it at any time.
+The address of an image contains both addresses, signed for this one boot. The image reads its
+configuration with GET. The image of a `WipeProfile` posts `{"passed": true}`, or
+`{"passed": false, "cause": "..."}`, to the address of its report. Nobody else can say that a
+machine is wiped, or get a join token, and a late request is about an earlier boot. A loss of power
+does not end a wipe: a rack may lose its power at any time.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from nodepool.nats.wire.errors import AccessError
 BODY_MAX: Final = 8 * 1024
 """The largest report, in bytes."""
 CLIENTS_MAX: Final = 128
-"""The most clients at a time; a further one ends the connection that has been open longest.
+"""The most clients at a time; a further client ends the connection that has been open longest.
 
-Whoever boots on a machine can open connections, and the descriptors are for the controllers too.
+Any system on a machine can open connections, and the controllers need file descriptors, too.
 """
 _DIGITS: Final = "[0-9]{1,9}"
 _BOOT: Final = f"{{number:{_DIGITS}}}/{{signature}}"
@@ -55,7 +55,7 @@ class _RefusedError(Exception):
 
 
 class BootServer:
-    """Answers machines that boot; any replica may, as a report is an event like any other."""
+    """Answers machines that boot; any replica may do so, as it stores a report as an event."""
 
     def __init__(
         self, replica: MetalReplica, machines: ManagedMachines, addresses: Addresses
@@ -84,7 +84,7 @@ class BootServer:
         await self._runner.cleanup()
 
     def _accept(self) -> asyncio.Protocol:
-        """Return what serves one more client."""
+        """Return the protocol that serves one more client."""
         server = self._runner.server
         assert server is not None, "it is set up"
         for oldest in server.connections[: 1 - CLIENTS_MAX]:
@@ -141,7 +141,7 @@ class BootServer:
             raise _RefusedError(HTTPStatus.FORBIDDEN, "no boot has this address")
 
     def _find_machine(self, zone: str, machine: str, number: int) -> Machine:
-        """Return the machine whose last request this is; raise _RefusedError if it is another."""
+        """Return a machine; raise _RefusedError unless this number is that of its last request."""
         known = self._replica.machine(machine_key(zone, machine))
         if not self._replica.is_ready or known.number < number:
             raise _RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_READY)

@@ -1,4 +1,4 @@
-"""What a machine needs beside its image: the configuration of one boot."""
+"""The configuration of one boot, which a machine needs in addition to its image."""
 
 import os
 
@@ -19,9 +19,9 @@ def read_token(profile: BootProfile) -> str:
 def build_config(
     key: MachineKey, machine: Machine, machines: ManagedMachines, addresses: Addresses
 ) -> dict[str, object] | None:
-    """Return the configuration of the boot that is under way; None if none is.
+    """Return the configuration of the boot that is under way; None without a boot.
 
-    Raise AccessError if its join token cannot be read. The token is in nothing but this answer.
+    Raise AccessError if its join token cannot be read. Only this answer contains the token.
     """
     boot_from, managed = find_boot(machine), machines.get(key)
     if not boot_from or managed is None or machines.inventory is None:

@@ -29,14 +29,14 @@ class Driver:
 
     @property
     def obstacle(self) -> str | None:
-        """Return why no machine is driven, as one line; None if the machines are."""
+        """Return why no machine is driven, as one line; None if they are."""
         if self._has_inventory:
             return None
         fault = self._watch.fault if self._watch is not None else ""
         return fault or "reading the inventory"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Drive the machines until `stop` is set; then let what is under way end."""
+        """Drive the machines until `stop` is set; then let requests under way end."""
         settings, replica = self._settings, MetalReplica(self._runtime)
         addresses = Addresses(settings.report_url, settings.report_key)
         async with Controllers(settings.limits) as controllers:

@@ -22,7 +22,7 @@ class Managed:
 
 
 class ManagedMachines:
-    """The machines of the inventory in force. inventory: this one; None before the first."""
+    """The machines of the inventory in force. inventory: None before the first."""
 
     def __init__(self, controllers: Controllers) -> None:
         self.inventory: Inventory | None = None

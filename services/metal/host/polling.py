@@ -1,7 +1,7 @@
-"""Reads the controllers again and again, and says what the log does not have yet.
+"""Reads the controllers again and again, and stores the observations that the log does not have.
 
-Only the replica that decides does so. It compares each reading with what the log says, so a reading
-that got lost is said again, and one that another replica has said is not.
+Only the leading replica does so. It compares each reading with the log, so it stores an observation
+again that got lost, and does not repeat an observation of another replica.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.host.edge import FAULTS
 
 Observation = MachineDeclared | MachineUndeclared | ControllerReported | ControllerSilent
-"""What is said of a machine."""
+"""An event that the poller stores about a machine."""
 AWAITED_S: Final = 2.0
-"""How often a controller is read from which something is awaited."""
+"""The pause between readings of a machine that is about to change, in seconds."""
 COMPLETE_S: Final = 300.0
-"""How often a reading has all parts, even if nobody asks for that."""
+"""The pause between complete readings, even if nobody asks for one, in seconds."""
 UNREAD_S: Final = 0.1
-"""How long to wait for what was said to come back from the log."""
+"""The pause until an observation that was stored has come back from the log, in seconds."""
 FAILURES_MAX: Final = 2
-"""After so many failed calls in a row, a controller is silent."""
+"""A controller is silent after this number of failed calls in a row."""
 AT_ONCE: Final = frozenset({Trouble.UNAUTHORIZED, Trouble.NO_CREDENTIAL, Trouble.UNTRUSTED})
 """Failures that do not end by themselves."""
 TURN_S: Final = 0.5
@@ -76,19 +76,19 @@ class Poller:
             self._turn.set()
 
     def hold(self, key: MachineKey) -> None:
-        """Ask the controller of a machine for nothing, as a request to it must not wait."""
+        """Stop reading a machine, because a power request to its controller must not wait."""
         self._held.add(key)
         polled = self._term.polled.get(key) if self._term is not None else None
         if polled is not None and polled.interrupt is not None:
             polled.interrupt()
 
     def release(self, key: MachineKey) -> None:
-        """Read a machine again that was held."""
+        """Read a machine again after `hold`."""
         self._held.discard(key)
         self.wake(key)
 
     def begin(self) -> None:
-        """Compare everything with the inventory again, as it has changed."""
+        """Read all machines soon, because the inventory has changed."""
         if self._term is not None:
             self._spread(self._term)
 
@@ -132,7 +132,7 @@ class Poller:
         return max(0.0, min(TURN_S, queue[0][0] - self._clock())) if queue else TURN_S
 
     def _spread(self, term: Term) -> None:
-        """Have all machines read, those that are declared and those that were, within a while."""
+        """Schedule readings of all machines, declared now or earlier, spread over some time."""
         now = self._clock()
         keys = {*self._machines.keys()}
         keys |= {key for key, each in self._replica.state.machines.items() if each.declared}
@@ -140,12 +140,12 @@ class Poller:
             term.put(key, now + random.random() * min(self._poll_s, len(keys) / 100))
 
     async def _visit(self, term: Term, key: MachineKey, polled: Polled) -> None:
-        """Look at one machine, and have it read again later."""
+        """Look at one machine, and schedule its next reading."""
         pause = self._poll_s
         try:
             pause = await self._look(term, key, polled)
         except FAULTS as error:
-            self._replica.log.warning("not said", machine=key, cause=str(error))
+            self._replica.log.warning("observation not stored", machine=key, cause=str(error))
         finally:
             polled.is_busy = False
             if self._term is term:
@@ -153,7 +153,7 @@ class Poller:
                 self._turn.set()
 
     async def _look(self, term: Term, key: MachineKey, polled: Polled) -> float:
-        """Say what is new of one machine; return how soon to look again, in seconds."""
+        """Store the news of one machine; return the pause until its next reading, in seconds."""
         if polled.said_at > self._replica.committed or key in self._held:
             return UNREAD_S
         managed, machine = self._machines.get(key), self._replica.machine(key)
@@ -207,7 +207,7 @@ class Poller:
     async def _read(
         self, managed: Managed, polled: Polled, *, is_complete: bool
     ) -> Reading | Failure:
-        """Return a reading; one with all parts if it is due, or if the machine has moved."""
+        """Return a reading, with all parts if `is_complete`, or if power or boot have changed."""
         sight = polled.sight
         polled.is_complete = is_complete
         if not is_complete:
@@ -243,7 +243,7 @@ class Poller:
     def _find_news(
         self, term: Term, key: MachineKey, managed: Managed, polled: Polled, settled: int
     ) -> ControllerReported | None:
-        """Return what the last reading says; None if the log has it."""
+        """Return the report of the last reading; None if the log has it."""
         assert polled.sight is not None, "a reading has come"
         report = build_report(
             managed.known,
@@ -260,7 +260,7 @@ class Poller:
     def _note_failure(
         self, key: MachineKey, managed: Managed, polled: Polled, found: Failure
     ) -> ControllerSilent | None:
-        """Return that a controller is silent, if it is, and the log does not have that."""
+        """Return the silence of a controller; None if there is none, or the log has it."""
         machine = self._replica.machine(key)
         polled.failures += not found.is_repeated
         if polled.failures < FAILURES_MAX and found.trouble not in AT_ONCE:

@@ -1,4 +1,4 @@
-"""What the driver needs of its replica: what the log says, whether it leads, and a voice."""
+"""The replica for its driver: the state of the log, leadership, and how to store events."""
 
 import asyncio
 from contextlib import suppress
@@ -35,28 +35,28 @@ class MetalReplica:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its state is that of the log, or was a moment ago."""
+        """Whether the state of the replica is that of the log, or was a moment ago."""
         return self._runtime.ready.is_set()
 
     async def wait_ready(self, within_s: float) -> None:
-        """Return once the replica is ready, or after that time."""
+        """Return once the replica is ready, or after `within_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._runtime.ready.wait()
 
     @property
     def is_leading(self) -> bool:
-        """Whether it is the replica that decides."""
+        """Whether this replica decides."""
         return self._runtime.is_leading
 
     @property
     def committed(self) -> int:
-        """The position up to which its state is that of the log."""
+        """The position up to which the state is that of the log."""
         return self._runtime.replica.committed
 
     @property
     def state(self) -> State:
-        """What the log says."""
+        """The state that follows from the log."""
         return self._runtime.replica.safe.state
 
     def machine(self, key: MachineKey) -> Machine:

@@ -10,7 +10,7 @@ from nodepool.nats.wire.files import one_line
 def read_secret(field: str, reference: Reference, environment: Mapping[str, str]) -> str:
     """Return the line that a reference leads to.
 
-    Raise AccessError for one that leads to none: it names the reference, and quotes no content.
+    Raise AccessError if there is no such line; the error names the reference, and no content.
     """
     if reference.file:
         return one_line(field, reference.file)

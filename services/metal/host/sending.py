@@ -43,8 +43,8 @@ class _Refusal(Exception):
 class Sender:
     """Sends each request after its commit is stored, and never once it is overdue.
 
-    What another process has stored, or an earlier one of this replica, is nobody's to send: once it
-    is overdue, there is another intention.
+    A request that another process, or an earlier process of this replica, has stored is never sent:
+    once it is overdue, another request follows.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Sender:
             self._replica.log.error("request crashed", exc_info=task.exception())
 
     async def finish(self) -> None:
-        """Send nothing more; give what is under way a moment to end."""
+        """Send nothing more; give requests under way a moment to end."""
         self._is_open = False
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=ENDING_S)
@@ -133,7 +133,7 @@ class Sender:
             await asyncio.sleep(pause_s(failures, *ANSWER_S, random.random()))
 
     async def _carry_out(self, request: PowerRequested, due: datetime) -> Outcome:
-        """Return what became of a request; raise _Refusal for one that is not sent."""
+        """Return what became of a request; raise _Refusal if it must not be sent."""
         managed = self._machines.get(request.machine_key)
         if managed is None:
             raise _Refusal("the inventory does not have the machine")
@@ -144,9 +144,9 @@ class Sender:
         return await managed.controller.reset(RESETS[request.action], check)
 
     def _check_open(self, managed: Managed, request: PowerRequested, due: datetime) -> None:
-        """Raise _Refusal for a request that nobody wants any more, or that comes too late.
+        """Raise _Refusal for a request that is not needed any more, or that comes too late.
 
-        It is overdue, or could be before the call that sends it has ended.
+        A request is too late if it may be overdue before the call that sends it has ended.
         """
         if self._replica.now() + self._call >= due:
             raise _Refusal("it could not be sent in time")
@@ -156,15 +156,15 @@ class Sender:
             raise _Refusal("it was given up before it could be sent")
         is_there = declared is not None and declared.controller is managed.controller
         if not (is_there and is_wanted(machine, request)):
-            raise _Refusal("nobody wanted it any more when it could be sent")
+            raise _Refusal("it was not needed any more when it could be sent")
 
     async def _set_boot(self, managed: Managed, request: PowerRequested) -> None:
-        """Set what a machine boots from once, and read it back; raise _Refusal if it is not so."""
+        """Set what a machine boots from once; raise _Refusal if its controller has not kept it."""
         profile = self._find_profile(managed, request)
         self._check_told(profile)
         reading = await managed.controller.read(frozenset())
         if isinstance(reading, Failure):
-            raise _Refusal(f"it could not be read before it is powered on: {reading.text}")
+            raise _Refusal(f"the machine could not be read before its power-on: {reading.text}")
         if stranger := find_stranger(managed.known, reading):
             raise _Refusal(stranger)
         image = ""
@@ -172,10 +172,10 @@ class Sender:
             image = self._addresses.fill(profile.image, request)
         failure = await managed.controller.set_boot(profile.target, image)
         if failure is not None:
-            raise _Refusal(f"its next boot could not be set: {failure.text}")
+            raise _Refusal(f"the next boot could not be set: {failure.text}")
         found = await managed.controller.read_boot()
         if isinstance(found, Failure):
-            raise _Refusal(f"its next boot could not be read back: {found.text}")
+            raise _Refusal(f"the next boot could not be read back: {found.text}")
         if not _keeps(found, profile.target, image):
             shown = "none" if found is None else f"{found.target or 'None'} {found.enabled}"
             raise _Refusal(
@@ -184,10 +184,10 @@ class Sender:
             )
 
     def _check_told(self, profile: BootProfile | WipeProfile) -> None:
-        """Raise _Refusal for a boot that would not get its configuration, or not tell its end."""
+        """Raise _Refusal if a boot could not get its configuration, or a wipe could not report."""
         is_wipe, needs_config = isinstance(profile, WipeProfile), CONFIG in profile.image
         if (is_wipe or needs_config) and not self._addresses.are_served:
-            what = "wipe can tell its end" if is_wipe else "boot can get its configuration"
+            what = "wipe can report its end" if is_wipe else "boot can get its configuration"
             raise _Refusal(f"no {what}: set NODEPOOL_METAL_REPORT_PORT")
         if needs_config and isinstance(profile, BootProfile):
             try:
@@ -222,7 +222,7 @@ def _describe(outcome: Outcome) -> tuple[Literal["done", "refused", "unknown"], 
 
 
 def _keeps(found: BootOverride | None, target: BootTarget, image: str) -> bool:
-    """Return whether a controller has kept what it was told to boot from once."""
+    """Return whether a controller has kept the boot override that was set."""
     if found is None or found.enabled != "Once" or found.target != target:
         return False
     return not image or found.uri == image

@@ -19,20 +19,20 @@ _BOUNDS: Final = {
 """The default, the least and the most of each number."""
 _INTEGER: Final = re.compile("-?[0-9]{1,6}")
 KEY_MIN: Final = 32
-"""The fewest characters of the key that the addresses for boots are made with."""
+"""The fewest characters of the key that signs the addresses for boots."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetalSettings:
-    """What the process for real machines has beside the settings of each service.
+    """The settings that only the process for real machines has.
 
     inventory: the file with the inventory.
-    poll_s: how often a controller is read from which nothing is awaited, in seconds.
+    poll_s: the pause between readings of a machine that is not about to change, in seconds.
     limits: how much is asked of controllers at a time, and for how long.
     report_port: where boots get their configuration and wipes say how they ended; 0 is any free
         port, -1 none.
-    report_url: how machines reach that; empty if they do not.
-    report_key: what makes the addresses for a boot secret; the same for all replicas.
+    report_url: the address at which machines reach this port; empty if they do not.
+    report_key: the key that signs the addresses for boots; the same for all replicas.
     """
 
     inventory: Path
@@ -59,7 +59,7 @@ def read_metal(environment: Mapping[str, str]) -> MetalSettings:
 
 
 def _with_reports(settings: MetalSettings, environment: Mapping[str, str]) -> MetalSettings:
-    """Return the settings with what is needed to take reports of wipes."""
+    """Return the settings with the address and the key for reports of wipes."""
     url = environment.get(f"{PREFIX}METAL_REPORT_URL", "").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""What one time of polling knows: each machine, when it is read next, and the twins."""
+"""The memory of the poller while its replica leads: each machine, its next reading, and twins."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -15,12 +15,12 @@ NEVER: Final = float("inf")
 
 @dataclass
 class Polled:
-    """What is known of a machine since this replica leads.
+    """The state of one machine for the poller, since this replica leads.
 
     due: when it is read next. is_busy: whether it is looked at now.
     interrupt: ends the reading that is under way; None if none is.
     said_at: the position of what was last said of it.
-    sight: what its readings have shown; complete_at: when it was last read completely.
+    sight: the result of its readings. complete_at: when it was last read completely.
     is_complete: whether its last reading has all parts.
     check: the last check for which it was read completely.
     is_unreadable: whether a part could not be read for as long as a check has waited for it.
@@ -42,34 +42,34 @@ class Polled:
     def note_complete(self, now: float, age_s: float) -> None:
         """Remember a complete reading.
 
-        age_s: how much older than it is the first one counts. The first ones of all machines come
-            together, and the later ones must not.
+        age_s: how much older the first complete reading counts than it is. The first readings of
+            all machines come together, and the later ones must not.
         """
         self.complete_at = now if self.complete_at > -NEVER else now - age_s
 
     def forget(self) -> None:
-        """Forget what readings of another controller have shown."""
+        """Forget the readings of another controller."""
         self.sight, self.complete_at, self.check = None, -NEVER, 0
         self.is_unreadable, self.failures, self.trouble = False, 0, None
 
 
 @dataclass
 class Term:
-    """One time in which this replica leads, with one inventory."""
+    """A period in which this replica leads."""
 
     polled: dict[MachineKey, Polled] = field(default_factory=dict)
     queue: list[tuple[float, MachineKey]] = field(default_factory=list)
     twins: Twins = field(default_factory=Twins)
 
     def put(self, key: MachineKey, due: float) -> None:
-        """Have a machine read at a moment, if it is not read earlier."""
+        """Schedule a reading of a machine, unless an earlier reading is scheduled."""
         polled = self.polled.setdefault(key, Polled())
         if due < polled.due:
             polled.due = due
             heapq.heappush(self.queue, (due, key))
 
     def take(self, now: float) -> Iterable[MachineKey]:
-        """Yield the machines that are to be read now."""
+        """Yield the machines whose next reading is due."""
         while self.queue and self.queue[0][0] <= now:
             due, key = heapq.heappop(self.queue)
             polled = self.polled.get(key)

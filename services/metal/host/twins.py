@@ -16,7 +16,7 @@ class Twins:
         self._owners: defaultdict[str, set[MachineKey]] = defaultdict(set)
 
     def note(self, key: MachineKey, reading: Reading) -> Iterable[MachineKey]:
-        """Note a reading; return the other machines that have got or lost a twin by it."""
+        """Note a reading; return the other machines that got or lost a twin by this reading."""
         last = self._readings.get(key)
         self._readings[key] = reading
         before = last.serial.casefold() if last is not None else ""
@@ -30,14 +30,14 @@ class Twins:
         return changed - {key}
 
     def forget(self, key: MachineKey) -> Iterable[MachineKey]:
-        """Forget a machine; return those that have lost a twin by it."""
+        """Forget a machine; return the other machines that lost a twin."""
         last = self._readings.pop(key, None)
         return () if last is None else self._leave(last.serial.casefold(), key)
 
     def _leave(self, serial: str, key: MachineKey) -> set[MachineKey]:
-        """Return the others with a serial number that a machine does not show any more.
+        """Return the other machines with a serial number that a machine does not show any more.
 
-        A number that nobody shows is forgotten: a controller may show another one each time.
+        A number that no machine shows is forgotten: a controller may show a new number each time.
         """
         owners = self._owners.get(serial, set())
         owners.discard(key)
@@ -46,6 +46,6 @@ class Twins:
         return {*owners}
 
     def find(self, key: MachineKey) -> str:
-        """Return that another machine has the serial number of this one; empty if none has."""
+        """Return which other machine shows the same serial number, as a sentence; empty if none."""
         owners = self._owners.get(self._readings[key].serial.casefold(), set())
         return find_same_serials({each: self._readings[each] for each in owners}).get(key, "")

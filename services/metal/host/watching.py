@@ -1,4 +1,4 @@
-"""The inventory file while the process runs: read at its start, and whenever it changes."""
+"""Reads the inventory file when the process starts, and whenever the file changes."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ LOOK_S: Final = 1.0
 
 
 class InventoryWatch:
-    """Reads an inventory; one that cannot be used is refused whole, and the last one stays.
+    """Reads the inventory; a file with a fault is refused whole, and the last inventory stays.
 
     fault: why the file as it is now is refused, as one line; empty if it is in force.
     """
@@ -47,7 +47,7 @@ class InventoryWatch:
                     await self._asked.wait()
 
     def _look(self) -> object:
-        """Return what changes with the content of the file."""
+        """Return a mark that changes with the content of the file."""
         try:
             found = self._path.stat()
         except OSError as error:

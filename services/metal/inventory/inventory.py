@@ -72,7 +72,7 @@ class Inventory:
     def find_boot(
         self, boot_from: BootFrom, instance_type: str, org: str, cluster: str
     ) -> BootProfile | WipeProfile | None:
-        """Return what machines of a type boot for a request; None if nothing is given."""
+        """Return the profile that machines of a type boot for a request; None without one."""
         if boot_from == "wipe":
             return self.wipes.get(instance_type)
         return self.boot_profile(instance_type, org, cluster)

@@ -84,7 +84,7 @@ class Machine(Value):
 class Rack(Value):
     """A rack of machines of one type.
 
-    wipes: whether they are wiped after each stay; what a machine was added with counts.
+    wipes: whether machines are wiped after each stay; each keeps the value of its addition.
     controllers: how their controllers are reached.
     """
 
@@ -102,7 +102,7 @@ class Boot(Value):
     """What a machine boots.
 
     target: how it boots once.
-    image: the address of the boot image, in which `{config}` stands for that of its configuration.
+    image: the address of the image; `{config}` in it stands for the address of its configuration.
     kernel_arguments: one by one; a part of the configuration.
     """
 
@@ -129,8 +129,8 @@ class BootProfile(Boot):
 class WipeProfile(Boot):
     """What machines of a type boot to be wiped, over HTTP.
 
-    image: its address, in which `{report}` stands for the address to which it tells its end; its
-        configuration names this address too.
+    image: the address of the image; `{report}` in it stands for the address to which the image
+        reports the end. Its configuration names this address too.
     within_minutes: how long that takes at most.
     """
 

@@ -202,7 +202,7 @@ def _observations(org: str, cluster: str) -> Iterator[str]:
 
 
 def _driver_says(service: str) -> Iterator[str]:
-    """Yield the subjects of what the process of a service observes outside of the bus."""
+    """Yield the subjects of the observations of a service outside of the bus."""
     for name in events.__all__:
         kind = getattr(events, name)
         if getattr(kind, "speaker", "") == DRIVERS.get(service):

@@ -122,7 +122,7 @@ SUMMARIES = {
     "unlock": "Release the lock of a Slurm job on Nodes, as its epilog does.",
     "up": "Run the whole control plane on this machine, until Ctrl-C.",
     "usage": "Say for how many hours Nodes were used, idle, lost or not billable.",
-    "users": "List the users of the organisation, with their roles; of an agent also its cluster.",
+    "users": "List the users of the organisation with their roles, and agents with their clusters.",
     "version": "Print the versions of the command, of the NATS server and of the services at work.",
     "wait": "Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or"
     " are gone.",

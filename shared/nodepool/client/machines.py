@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Machines:
     """Real machines, as `client.machines`; the commands are those of operators.
 
-    An accepted command is carried out by what follows: the machine shows it in the read model.
+    An accepted command begins the work; the status of the machine in the read model shows the rest.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -36,7 +36,7 @@ class Machines:
         )
 
     async def verify(self, zone: str, machine: str) -> "CommandAccepted":
-        """Have a machine read completely; one out of service comes back if nothing is wrong."""
+        """Have all parts of a machine read; one out of service comes back if they are sound."""
         from nodepool.contract.commands_metal import VerifyMachine
 
         return await self._send(VerifyMachine(zone=zone, machine=machine))

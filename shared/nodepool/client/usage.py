@@ -1,4 +1,4 @@
-"""What the replicas of the gateway say: that they are there, what is stored, which agents work."""
+"""The replies of the replicas of the gateway: their number, stored bytes, and agents at work."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def read_agents(session: Session) -> dict[str, str]:
 
 
 async def count_replicas(session: Session, patience_s: float) -> int:
-    """Return how many replicas answer, the first of them within a patience in seconds."""
+    """Return how many replicas answer, if the first one does within `patience_s` seconds."""
     return len(await _ask(session, PING, patience_s))
 
 

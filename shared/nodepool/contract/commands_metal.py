@@ -1,4 +1,4 @@
-"""What operators ask of real machines."""
+"""The commands of operators for real machines."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from nodepool.contract.real_machines import Sentence
 class SetMachinePower(Command, OfMachine):
     """Powers a machine on or off, or resets it; only out of service or in maintenance.
 
-    power: the power state that it is to have; a reset powers it off, then on.
+    power: the desired power state; `reset` powers the machine off, then on.
     """
 
     power: Literal["on", "off", "reset"]
@@ -20,8 +20,8 @@ class MaintainMachine(Command, OfMachine):
 
     In maintenance only `SetMachinePower` changes its power, and it boots for no NodePool.
 
-    maintenance: whether people work on it from now on.
-    reason: why, for others who look at it.
+    maintenance: whether people work on the machine from now on.
+    reason: why people work on the machine, for other operators.
     """
 
     maintenance: bool = True
@@ -29,4 +29,4 @@ class MaintainMachine(Command, OfMachine):
 
 
 class VerifyMachine(Command, OfMachine):
-    """Reads a machine completely; one out of service comes back if nothing is wrong with it."""
+    """Reads all parts of a machine; a machine out of service comes back if they are sound."""

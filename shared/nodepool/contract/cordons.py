@@ -39,7 +39,7 @@ def list_kept(causes: Iterable[str]) -> list[str]:
 
 
 def can_be_uncordoned(causes: Collection[str]) -> bool:
-    """Return whether `UncordonNode` ends a cause of a cordon; otherwise it is refused."""
+    """Return whether `UncordonNode` ends a cause of a cordon; otherwise the command is refused."""
     return not causes or len(list_kept(causes)) < len(causes)
 
 

@@ -152,7 +152,7 @@ class OfMachine(Message):
 
 
 class OfRealMachine(OfMachine):
-    """A message about a real machine: what is declared of it, what was found, what is decided."""
+    """A message about a real machine: a declaration, an observation or a decision."""
 
 
 class ProviderEvent(Event, OfMachine):

@@ -1,4 +1,4 @@
-"""The metrics that only the driver of real machines exports, beside those of each replica."""
+"""The metrics that only the driver of real machines exports."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from nodepool.contract.metrics import Metric
 READING_SECONDS: Final = Metric(
     "nodepool_controller_reading_seconds",
     "histogram",
-    "How long it took to read a management controller, until it was read or had failed.",
+    "How long a reading of a management controller took until it ended or failed.",
     ("result",),
     (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
 )
@@ -20,4 +20,4 @@ INVENTORIES: Final = Metric(
 OF_THE_DRIVER: Final[tuple[Metric, ...]] = tuple(
     value for value in vars().values() if isinstance(value, Metric)
 )
-"""All of them, in the order of this module."""
+"""All metrics of the driver, in the order of this module."""

@@ -169,7 +169,7 @@ MACHINES = _gauge(
     "machines", "Machines by what they are doing, and why.", *_OFFERING, "state", "cause"
 )
 REAL_MACHINES = _gauge("real_machines", "Real machines by condition.", *_OFFERING, "condition")
-POWER_REQUESTS = _counter("power_requests", "Power requests, by their end.", "zone", "outcome")
+POWER_REQUESTS = _counter("power_requests", "Power requests, by their outcome.", "zone", "outcome")
 
 # Nodes.
 

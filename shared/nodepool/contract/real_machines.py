@@ -1,4 +1,4 @@
-"""What the messages about real machines are made of."""
+"""The types in the messages about real machines."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -23,15 +23,15 @@ class Power(StrEnum):
 
 
 SENTENCES_MAX: Final = 16
-"""How many reasons a reading names at most."""
+"""The most reasons that a reading names."""
 Sentence = Annotated[str, Field(max_length=TEXT_LIMIT)]
 WIPE_MINUTES_MAX: Final = 2_880
-"""How long a wipe may take at most, in minutes."""
+"""The longest that a wipe may take, in minutes."""
 Number = Annotated[int, Field(ge=0)]
 PowerAction = Literal["shutdown", "off", "on"]
 """What a request does to the power of a machine; `shutdown` asks its system first."""
 BootFrom = Literal["", "cluster", "wipe"]
-"""What a machine boots from once: as it is set up, the profile for its cluster, or for wiping."""
+"""What a machine boots from once: its own setting, the profile for its cluster, or for a wipe."""
 Purpose = Literal["", "look", "verify", "return"]
 """Why a machine is checked: to see it, to verify its Node, or to bring it back into service."""
 MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unfit", "PowerStuck"]
@@ -39,7 +39,7 @@ MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unf
 
 ControllerSilent: its controller does not answer.
 OtherMachine: the machine at the address is not the declared one.
-OtherType: it is declared as another type than it was added with.
-Unfit: something has failed, or differs from the inventory.
+OtherType: it was added with another type, or without the wipes that are declared now.
+Unfit: a part has failed, or differs from the inventory.
 PowerStuck: requests have not brought it into the desired power state.
 """

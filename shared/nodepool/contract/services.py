@@ -38,7 +38,7 @@ PROVIDERS: Final[tuple[str, ...]] = ("fleet", "metal")
 REPLACEABLE: Final = frozenset({"fleet", *OPTIONAL})
 """Services that a cell may be without: those of simulated machines and of real ones."""
 DRIVERS: Final[Mapping[str, str]] = {"metal": "redfish"}
-"""The speaker of what the process of a service observes outside of the bus."""
+"""The speaker of the observations that the process of a service makes outside of the bus."""
 EDGES: Final[tuple[str, ...]] = ("agent", "gateway", "archiver", "console")
 """Programs beside the services: the agent of each cluster of Kubernetes, the front door, the
 archiver, and the console."""

@@ -143,7 +143,7 @@ def _whole_racks(facts: Facts, missing: int, *, ends_a_rack: bool = False) -> It
 
 
 def _return(facts: Facts, count: int) -> Iterator[Remedy]:
-    """Yield the return of so many reclaimed machines, if an operator has as many whole racks."""
+    """Yield the return of `count` reclaimed machines, if an operator has as many whole racks."""
     machines = facts.machines
     if machines is None or facts.has_affinity or count_pending(machines):
         return

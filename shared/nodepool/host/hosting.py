@@ -34,7 +34,7 @@ AnyRuntime = Runtime[Any, Any, Any]
 
 
 class Edge(Protocol):
-    """What works beside a replica, and connects it to the world outside of the bus."""
+    """The part of a process that connects a replica to the world outside of the bus."""
 
     @property
     def obstacle(self) -> str | None:
@@ -49,7 +49,7 @@ class Hosted:
     """A service that a process can run.
 
     configure: makes the service, if what it says depends on a setting.
-    edge: makes what connects a replica of the service to the world outside of the bus, if anything.
+    edge: makes the edge of a replica; None if the service has no edge.
     """
 
     service: AnyService
@@ -81,7 +81,7 @@ class _Kept:
         return own or (None if self.edge is None else self.edge.obstacle)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set: the replica, and beside it what connects it to the world."""
+        """Serve until `stop` is set: the replica, and its edge if the service has one."""
         make = self.hosted.edge
         if make is None:
             await self.runtime.run(stop)

@@ -1,4 +1,4 @@
-"""The time of the log, for what must not happen after a moment of the log."""
+"""The time of the log, for actions that must not happen after a moment of the log."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 class LogClock:
     """Tells the time of the server by the newest entry read; clocks of this machine may be wrong.
 
-    It is behind by as long as that entry took to be read. Every `at` is in seconds of the same
-    monotonic clock.
+    The time is behind by as long as that entry took to arrive. Every `at` is in seconds of the
+    same monotonic clock.
     """
 
     def __init__(self) -> None:

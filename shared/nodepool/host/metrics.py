@@ -32,7 +32,7 @@ class Metrics:
     """The metrics of one replica of a service; every counter exists from the start, at 0.
 
     page: the page that shows the metrics; by default a page without other services.
-    families: the families in which the replica counts, and what works beside it.
+    families: the families in which the replica and its edge count.
     """
 
     def __init__(

@@ -46,8 +46,8 @@ ZAP = "zap"
 _GIVEN_AWAY = ("", TRIAGE)
 """The holders of machines that the allocator may have given away.
 
-It only gives free machines away, but their provider may have taken a machine out of service just
-before, which the allocator had not heard.
+The allocator only gives free machines away, but it may not have heard yet that the provider has
+just taken a machine out of service.
 """
 
 

@@ -31,7 +31,7 @@ class Calls:
     async def make(self, call: Callable[[], Awaitable[T]], within_s: float = 0.0) -> T:
         """Return what a call returns, when it is its turn; raise Fault if it fails.
 
-        within_s: how long the call may take, if not as long as any.
+        within_s: how long the call may take; 0 for the limit of all calls.
         """
         seconds = within_s or self._shared.limits.call_s
         self._check_pause()

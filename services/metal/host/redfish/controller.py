@@ -136,7 +136,7 @@ class Controller:
         raise self._wire.explain(answer, f"{method} {path}")
 
     async def _boot_document(self) -> "_BootDocument":
-        """Return where the next boot is set; some controllers have a document of its own for it."""
+        """Return where the next boot is set; some controllers have a separate document for it."""
         system, version = await self._collector().system()
         offered = at(system, "Boot", "BootSourceOverrideTarget@Redfish.AllowableValues")
         settings = link(system, "@Redfish.Settings", "SettingsObject")

@@ -1,4 +1,4 @@
-"""`nodepool machine`: real machines, and what operators do with them."""
+"""`nodepool machine`: shows real machines, and operates them."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +25,7 @@ Place = tuple[str, str]
 def _real_machine_of(context: click.Context, option: click.Parameter, value: str) -> Place:
     """Return the zone and the name of a machine; raise a usage error if it cannot be a real one.
 
-    Where nobody has real machines, no service would refuse the command, and no outcome would come.
+    Without a service for real machines, nobody would refuse the command: no outcome would come.
     """
     from nodepool.contract.catalog import provider_fault, zone_fault
     from nodepool.contract.real_machines import PROVIDER
@@ -61,7 +61,7 @@ def list_(context: click.Context, form: Format, selector: str, no_headers: bool)
 @click.argument("machine", callback=machine_of, metavar="ZONE/MACHINE")
 @click.pass_obj
 def describe(settings: Settings, machine: Place) -> int:
-    """Show a machine in detail: what is wrong with it, and what happened to it lately."""
+    """Show a machine in detail: its problems, and its last entries."""
     view = View(MACHINE, ["/".join(machine)])
     return settings.run(lambda client: describe_objects(client, [view], 0))
 
@@ -83,7 +83,7 @@ def power(settings: Settings, power: Literal["on", "off", "reset"], machine: Pla
 @machine.command()
 @click.argument("way", type=click.Choice(["in", "out"]))
 @_MACHINE
-@click.option("--reason", default="", metavar="TEXT", help="Why, for others who look at it.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for other operators.")
 @click.pass_obj
 def maintain(settings: Settings, way: str, machine: Place, reason: str) -> int:
     """Take a machine into maintenance, so that nothing else touches it, or out of it."""
@@ -104,7 +104,7 @@ def maintain(settings: Settings, way: str, machine: Place, reason: str) -> int:
 @_MACHINE
 @click.pass_obj
 def verify(settings: Settings, machine: Place) -> int:
-    """Read a machine completely; one out of service comes back if nothing is wrong with it."""
+    """Read all parts of a machine; a machine out of service comes back if they are sound."""
 
     async def work(client: "Client") -> None:
         await client.machines.verify(*machine)

@@ -23,7 +23,7 @@ COLUMNS = ("user", "role", "cluster")
 @no_headers_option()
 @click.pass_obj
 def users(settings: Settings, form: Format, no_headers: bool) -> None:
-    """List the users of the organisation, with their roles; of an agent also its cluster.
+    """List the users of the organisation with their roles, and agents with their clusters.
 
     Only users of the organisation see them; operators use 'nodepool auth list'.
     """

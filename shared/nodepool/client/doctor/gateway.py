@@ -1,4 +1,4 @@
-"""Whether the gateway answers: all that a user of an organisation sees, and what operators ask."""
+"""The checks of the gateway: the only check of a user of an organisation, and one of operators."""
 
 from collections.abc import AsyncGenerator
 from typing import Final

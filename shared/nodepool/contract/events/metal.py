@@ -1,4 +1,4 @@
-"""What `metal` alone says, because its machines are real: what it decides about each of them."""
+"""The events that only `metal` says: its decisions about real machines."""
 
 from typing import ClassVar, Literal
 
@@ -13,16 +13,16 @@ from nodepool.contract.real_machines import (
 
 
 class PowerRequested(Event, OfRealMachine):
-    """The intention to change the power of a machine; the request follows it, at most once.
+    """The intention to change the power of a machine; its request is sent later, at most once.
 
     number: counts the requests to this machine.
-    within_s: how long its effect may take, in seconds; after that it is overdue.
+    within_s: how long the effect may take, in seconds; after that the request is overdue.
     boot_from: what the machine boots from once, with `on`.
-    org, cluster: the cluster that it boots for.
+    org, cluster: the cluster that the machine boots for.
     assignment, boot: the boot that it belongs to; both 0 outside of a stay.
     wish: the number of the operator's wish that it follows; 0 if it follows none.
     wipe: the number of the wipe that it is for; 0 if it is for none.
-    reason: why, as one sentence.
+    reason: why it is made, as one sentence.
     """
 
     speaker: ClassVar[str] = "metal"
@@ -68,7 +68,7 @@ class MachinePowerWished(Event, OfRealMachine):
 
 
 class MachineMaintenanceChanged(Event, OfRealMachine):
-    """People work on a machine from now on, so that nothing else touches it, or no longer."""
+    """People begin or end work on a machine; meanwhile nothing else touches it."""
 
     speaker: ClassVar[str] = "metal"
 
@@ -77,9 +77,9 @@ class MachineMaintenanceChanged(Event, OfRealMachine):
 
 
 class MachineConditionChanged(Event, OfRealMachine):
-    """A problem of a machine began, ended, or says something else.
+    """A problem of a machine began, ended, or has another message.
 
-    status: whether there is the problem.
+    status: whether the machine has the problem.
     message: what is wrong, as one sentence; empty at the end.
     """
 

@@ -38,8 +38,8 @@ class MachineAdded(ProviderEvent):
 class MachineStateChanged(ProviderEvent):
     """A machine outside of any NodePool is in another state.
 
-    state: the new one. With `zap-fail` its wipe has failed; with `triage` it was free. Then it is
-        out of service.
+    state: the new state. With `zap-fail` its wipe has failed; with `triage` it was free. Both put
+        it out of service.
     cause: why it is out of service, as one sentence.
     assignment: with `triage`, the assignment of its last stay; 0 if it had none.
     """

@@ -1,4 +1,4 @@
-"""What the driver of `metal` finds: it reads the inventory and talks to the controllers.
+"""The observations of the driver of `metal`, from the inventory and from the controllers.
 
 The driver runs in the process of `metal`, so only the user of `metal` may say these events. It has
 three duties that no message shows:
@@ -30,7 +30,7 @@ class MachineDeclared(Event, OfRealMachine):
     """The inventory has this machine, from now on or with other content.
 
     instance_type, labels: its type and its topology labels.
-    wipes: whether it is wiped after each stay; what it was added with counts.
+    wipes: whether it is wiped after each stay; the value with which it was added counts.
     wipe_minutes: how long its next wipe may take.
     digest: changes whenever its controller or its expected hardware is declared otherwise; what was
         read before says nothing of the machine that is declared now.
@@ -54,7 +54,7 @@ class MachineUndeclared(Event, OfRealMachine):
 class ControllerReported(Event, OfRealMachine):
     """A reading of the controller that differs from the last one.
 
-    digest: that of the declaration with which it was read.
+    digest: the digest of the declaration with which the machine was read.
     settled: the number of the last power request of which the driver knew, when the reading began,
         that it was answered or overdue, and so was every request before it.
     check: the number of the last check that was requested when the reading began; then it has all
@@ -63,7 +63,7 @@ class ControllerReported(Event, OfRealMachine):
     runs: whether a system runs on the machine. Of a controller that does not tell how far a boot
         is, whether the machine is on.
     stranger: why this is not the declared machine; empty if it is. A stranger is never touched.
-    unfit: why it must not be in production, apart from that.
+    unfit: other reasons why it must not be in production.
     faults: each problem that it has as a Node, with its evidence. A problem that an entry of the
         log shows lasts until the machine is powered on again.
     """
@@ -81,7 +81,7 @@ class ControllerReported(Event, OfRealMachine):
 
 
 class ControllerSilent(Event, OfRealMachine):
-    """The controller has stopped to answer; its next reading ends the silence."""
+    """The controller does not answer any more; the next reading ends the silence."""
 
     speaker: ClassVar[str] = "redfish"
 
