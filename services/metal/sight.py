@@ -50,14 +50,21 @@ def has_moved(sight: Sight | None, reading: Reading) -> bool:
     return (last.power, last.progress) != (reading.power, reading.progress)
 
 
-def see(sight: Sight | None, reading: Reading, recalled: Map[NodeFault, str] = NO_FAULTS) -> Sight:
+def see(
+    sight: Sight | None,
+    reading: Reading,
+    recalled: Map[NodeFault, str] = NO_FAULTS,
+    *,
+    is_complete: bool,
+) -> Sight:
     """Return what is known of a machine after a reading.
 
+    is_complete: whether all parts were read. A controller may have no log, or may not show it.
     recalled: the problems that the log has shown to an earlier process. The entries of the first
         reading do not count, because they may be older than the last power-on of the machine.
     """
     known = sight or Sight(reading, logged=recalled)
-    if reading.log is None and not has_moved(sight, reading):
+    if not is_complete and not has_moved(sight, reading):
         last = known.reading
         reading = replace(
             reading,

@@ -135,8 +135,10 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
     )
     if before is None or before.digest != event.digest:
-        # It may be another machine, which has not booted the wipe that is under way.
-        runs_for = machine.runs_for if machine.wipe_due is None else None
+        # It may be another machine, which has not booted what is under way: a wipe, or a Node.
+        stay = machine.stay
+        is_booting = machine.wipe_due is not None or (stay is not None and not stay.outcome)
+        runs_for = None if is_booting else machine.runs_for
         machine = restart_tries(replace(machine, seen=None, silence="", runs_for=runs_for))
     return _store(state, event.machine_key, replace(machine, declared=after), now)
 

@@ -189,6 +189,21 @@ def test_a_free_machine_that_is_on_is_powered_off() -> None:
 # Between the intention and its effect.
 
 
+def test_a_machine_that_another_address_stands_for_during_a_boot_has_not_booted() -> None:
+    # given a machine whose boot is under way
+    site, server = a_requested_boot()
+    site.send()
+
+    # when the inventory gives another address for it, where a machine is on
+    site.declare(NAME, digest="another")
+    site.see(server, Power.ON, digest="another")
+    site.wait(60)
+
+    # then that machine has not booted for the NodePool: it is off first
+    assert not site.said(MachineBooted)
+    assert [each.action for each in site.said(PowerRequested)] == ["on", "off"]
+
+
 def test_only_the_process_that_stored_a_request_sends_it() -> None:
     # given two processes
     site, server = a_requested_boot(replicas=2)

@@ -12,6 +12,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     MachineStateChanged,
     MachineWiped,
 )
@@ -138,10 +139,16 @@ def test_a_machine_that_a_nodepool_has_or_has_had_meanwhile_is_not_taken_out() -
     assert free(free_again.fold_change(taken_out("a", 1))) == []
 
 
-def test_a_machine_that_an_operator_holds_back_is_not_taken_out() -> None:
-    inventory = stock("a").fold_change(reclaimed("a"))
+def test_a_machine_that_is_taken_out_while_it_is_held_back_is_out_once_it_is_returned() -> None:
+    held = stock("a").fold_change(reclaimed("a")).fold_change(taken_out("a"))
+    returned = MachineReturned(zone=ZONE, machine="a", instance_type=H100)
 
-    assert inventory.fold_change(taken_out("a")) is inventory
+    back = held.fold_change(returned)
+
+    assert [each.machines[key("a")].holder for each in (held, back)] == [RECLAIMED, TRIAGE]
+    assert free(back) == []
+    assert free(back.fold_change(repaired("a"))) == ["a"]
+    assert free(held.fold_change(repaired("a")).fold_change(returned)) == ["a"]
 
 
 def test_a_machine_is_held_by_whoever_got_it_before_the_allocator_heard_that_it_was_taken_out() -> (

@@ -18,6 +18,7 @@ from metal.reading import Health, LogEntry, Position, Processor, Reading
 from metal.sight import NO_FAULTS, Sight, build_report, has_moved, is_news, recall_faults, see
 from nodepool.contract.events import ControllerReported, PowerAnswered
 from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import machine_key
 from nodepool.contract.real_machines import SENTENCES_MAX, Power
 from support.constants import H100, ZONE
@@ -49,37 +50,61 @@ def report(sight: Sight, twin: str = "") -> ControllerReported:
     return build_report(KNOWN, sight, digest="d", settled=2, check=1, twin=twin)
 
 
+def wholly(
+    sight: Sight | None, reading: Reading, recalled: Map[NodeFault, str] = NO_FAULTS
+) -> Sight:
+    """What is known after a reading of all parts."""
+    return see(sight, reading, recalled, is_complete=True)
+
+
+def briefly(sight: Sight, reading: Reading) -> Sight:
+    """What is known after a reading without the parts."""
+    return see(sight, reading, is_complete=False)
+
+
 def test_a_short_reading_keeps_what_the_last_complete_one_has_shown() -> None:
     lost = replace(ON, processors=())
 
-    sight = see(see(None, lost), SHORT)
+    sight = briefly(wholly(None, lost), SHORT)
 
     assert report(sight).faults == {"gpu-lost": "its controller sees 0 GPUs of 1"}
 
 
-def test_a_short_reading_of_a_machine_that_has_moved_keeps_nothing() -> None:
-    sight = see(see(None, replace(ON, processors=())), replace(SHORT, progress="OSBootStarted"))
+@pytest.mark.parametrize("unread", [(), ("its log could not be read",)])
+def test_a_complete_reading_counts_without_a_log_too(unread: tuple[str, ...]) -> None:
+    healthy = wholly(None, replace(ON, log=None))
 
-    assert has_moved(see(None, ON), replace(SHORT, progress="OSBootStarted"))
+    sight = wholly(healthy, replace(ON, log=None, processors=(), unread=unread))
+
+    assert report(sight).faults == {"gpu-lost": "its controller sees 0 GPUs of 1"}
+    assert sight.reading.unread == unread
+
+
+def test_a_short_reading_of_a_machine_that_has_moved_keeps_nothing() -> None:
+    sight = briefly(
+        wholly(None, replace(ON, processors=())), replace(SHORT, progress="OSBootStarted")
+    )
+
+    assert has_moved(wholly(None, ON), replace(SHORT, progress="OSBootStarted"))
     assert sight.reading.processors is None
 
 
 def test_a_machine_that_boots_is_not_compared_until_its_system_runs() -> None:
     bare = replace(ON, memory_gib=None, processors=())
 
-    booting = report(see(None, replace(bare, progress="MemoryInitializationStarted")))
-    runs = report(see(None, replace(bare, progress="OSRunning")))
+    booting = report(wholly(None, replace(bare, progress="MemoryInitializationStarted")))
+    runs = report(wholly(None, replace(bare, progress="OSRunning")))
 
     assert (booting.runs, booting.unfit, booting.faults) == (False, (), {})
     assert (runs.runs, len(runs.unfit), [*runs.faults]) == (True, 2, ["gpu-lost"])
 
 
 def test_entries_of_the_log_count_from_the_first_reading_on_and_until_the_power_is_off() -> None:
-    begun = see(None, replace(ON, log=(entry(1),)))
-    shown = see(begun, replace(ON, log=(entry(2),)))
-    later = see(see(shown, SHORT), replace(ON, log=()))
-    off = see(later, replace(OFF, log=(entry(3),)))
-    again = see(off, replace(ON, log=()))
+    begun = wholly(None, replace(ON, log=(entry(1),)))
+    shown = wholly(begun, replace(ON, log=(entry(2),)))
+    later = wholly(briefly(shown, SHORT), replace(ON, log=()))
+    off = wholly(later, replace(OFF, log=(entry(3),)))
+    again = wholly(off, replace(ON, log=()))
 
     assert report(begun).faults == {}
     assert "79" in report(shown).faults["gpu-lost"]
@@ -92,15 +117,15 @@ def test_a_process_that_takes_over_knows_what_entries_of_the_log_have_shown() ->
     faults = NO_FAULTS.set("gpu-lost", evidence).set("nvlink", "its controller sees it")
     machine = Machine(seen=Seen(0, 0, Power.ON, True, "", (), faults))
 
-    sight = see(None, ON, recall_faults(machine))
+    sight = wholly(None, ON, recall_faults(machine))
 
     assert report(sight).faults == {"gpu-lost": evidence}
 
 
 def test_another_serial_number_is_a_stranger_and_a_missing_one_is_unfit() -> None:
-    other = report(see(None, replace(ON, serial="SN9")))
-    none = report(see(None, replace(ON, serial="")))
-    twin = report(see(None, ON), twin="SN1 is the serial number of another too")
+    other = report(wholly(None, replace(ON, serial="SN9")))
+    none = report(wholly(None, replace(ON, serial="")))
+    twin = report(wholly(None, ON), twin="SN1 is the serial number of another too")
 
     assert other.stranger == "the serial number is SN9, and SN1 is expected"
     assert other.unfit == ()
@@ -111,7 +136,7 @@ def test_another_serial_number_is_a_stranger_and_a_missing_one_is_unfit() -> Non
 def test_reasons_are_bounded() -> None:
     gpus = tuple(Processor(f"G{n}" + "x" * 2_000, "GPU", "", Health.CRITICAL) for n in range(40))
 
-    unfit = report(see(None, replace(ON, processors=gpus))).unfit
+    unfit = report(wholly(None, replace(ON, processors=gpus))).unfit
 
     assert len(unfit) == SENTENCES_MAX
     assert max(map(len, unfit)) <= TEXT_LIMIT
@@ -129,7 +154,7 @@ def test_reasons_are_bounded() -> None:
     ],
 )
 def test_a_reading_is_news_if_the_log_has_another_one(machine: Machine, expected: bool) -> None:
-    assert is_news(machine, report(see(None, ON))) is expected
+    assert is_news(machine, report(wholly(None, ON))) is expected
 
 
 def test_a_request_is_settled_once_it_is_answered_or_overdue() -> None:

@@ -128,7 +128,7 @@ class BootServer:
             config = build_config(key, known, self._machines, self._addresses)
         except AccessError as error:
             self._replica.log.warning("no join token", machine=key, cause=str(error))
-            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"no join token; try again: {error}")
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "no join token; try again")
         except _RefusedError as refused:
             return _refuse(refused.status, str(refused))
         if config is None:

@@ -1,6 +1,7 @@
 """The driver of real machines: it reads the inventory, sends power requests, and polls."""
 
 import asyncio
+from typing import Final
 
 from metal import Hears, Says
 from metal.host.addresses import Addresses
@@ -16,6 +17,8 @@ from metal.inventory.inventory import Inventory
 from metal.state import State
 from nodepool.host.runtime import Runtime
 from nodepool.nats.wire.waiting import until_first
+
+HOST: Final = "0.0.0.0"  # Machines reach the port from their own network.
 
 
 class Driver:
@@ -53,12 +56,13 @@ class Driver:
             # The sender comes first: no other call may come between a commit and its requests.
             self._runtime.on_stored.extend((sender.hear, poller.hear))
             server = BootServer(replica, machines, addresses)
-            if settings.report_port >= 0:
-                host = self._runtime.settings.metrics_host
-                port = await server.open(host, settings.report_port)
-                replica.log.info("answering boots", port=port)
             try:
+                if settings.report_port >= 0:
+                    port = await server.open(HOST, settings.report_port)
+                    replica.log.info("answering boots", port=port)
                 await until_first(stop.wait(), self._watch.run(), poller.run())
             finally:
-                await sender.finish()
-                await server.close()
+                try:
+                    await sender.finish()
+                finally:
+                    await server.close()

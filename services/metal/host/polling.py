@@ -6,6 +6,7 @@ again that got lost, and does not repeat an observation of another replica.
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
@@ -58,7 +59,7 @@ class Poller:
         self._turn = asyncio.Event()
         self._says = asyncio.Semaphore(limits.at_once)
         self._term: Term | None = None
-        self._held: set[MachineKey] = set()
+        self._held: Counter[MachineKey] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
 
@@ -77,14 +78,16 @@ class Poller:
 
     def hold(self, key: MachineKey) -> None:
         """Stop reading a machine, because a power request to its controller must not wait."""
-        self._held.add(key)
+        self._held[key] += 1
         polled = self._term.polled.get(key) if self._term is not None else None
         if polled is not None and polled.interrupt is not None:
             polled.interrupt()
 
     def release(self, key: MachineKey) -> None:
         """Read a machine again after `hold`."""
-        self._held.discard(key)
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
         self.wake(key)
 
     def begin(self) -> None:
@@ -107,7 +110,7 @@ class Poller:
 
     def _take_turn(self) -> None:
         if not self._replica.is_leading or self._machines.inventory is None:
-            self._term = None
+            self._end_term()
             return
         if self._term is None:
             self._term = Term()
@@ -121,6 +124,14 @@ class Poller:
             task = asyncio.create_task(self._visit(self._term, key, polled))
             self._tasks.add(task)
             task.add_done_callback(self._note_end)
+
+    def _end_term(self) -> None:
+        """Stop all readings, so that no power request of the next term waits for one of them."""
+        polled = self._term.polled.values() if self._term is not None else ()
+        self._term = None
+        for each in polled:
+            if each.interrupt is not None:
+                each.interrupt()
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -202,7 +213,8 @@ class Poller:
 
     def _is_complete_due(self, machine: Machine, polled: Polled) -> bool:
         is_late = self._clock() - polled.complete_at >= COMPLETE_S
-        return is_late or machine.checks > polled.check
+        is_awaited = machine.check is not None and machine.checks > polled.check
+        return is_late or is_awaited
 
     async def _read(
         self, managed: Managed, polled: Polled, *, is_complete: bool
@@ -236,7 +248,8 @@ class Poller:
                 polled.is_unreadable = False
             elif late is not None and late.purpose != "look":
                 polled.is_unreadable = True
-        polled.sight = see(polled.sight, found, recall_faults(machine))
+        recalled, is_complete = recall_faults(machine), polled.is_complete
+        polled.sight = see(polled.sight, found, recalled, is_complete=is_complete)
         for other in term.twins.note(key, found):
             self.wake(other)
 
@@ -279,4 +292,4 @@ def _is_awaited(machine: Machine) -> bool:
     stay = machine.stay
     is_booting = stay is not None and not stay.outcome
     is_under_way = machine.request is not None or machine.check is not None
-    return is_booting or is_under_way or machine.wipe_due is not None or bool(machine.silence)
+    return is_booting or is_under_way or machine.wipe_due is not None

@@ -68,7 +68,7 @@ class Sender:
         for item in stored.processed:
             for envelope in item.envelopes:
                 request = envelope.data
-                if isinstance(request, PowerRequested) and self._is_open:
+                if isinstance(request, PowerRequested):
                     due = item.input.entry.time + timedelta(seconds=request.within_s)
                     task = asyncio.create_task(self._send_alone(request, due))
                     self._tasks.add(task)
@@ -82,8 +82,10 @@ class Sender:
     async def finish(self) -> None:
         """Send nothing more; give requests under way a moment to end."""
         self._is_open = False
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=ENDING_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
         for task in self._tasks:
             task.cancel()
 
@@ -113,7 +115,7 @@ class Sender:
             cause=self._addresses.hide(cause, request)[:TEXT_LIMIT],
         )
         self._replica.log.info(
-            "power request sent",
+            "power request ended",
             machine=request.machine_key,
             number=request.number,
             action=request.action,
@@ -146,8 +148,11 @@ class Sender:
     def _check_open(self, managed: Managed, request: PowerRequested, due: datetime) -> None:
         """Raise _Refusal for a request that is not needed any more, or that comes too late.
 
-        A request is too late if it may be overdue before the call that sends it has ended.
+        A request is too late if it may be overdue before the call that sends it has ended. A
+        process that stops refuses what its replica stores until it ends, so that nobody waits.
         """
+        if not self._is_open:
+            raise _Refusal("the process that was to send it stops")
         if self._replica.now() + self._call >= due:
             raise _Refusal("it could not be sent in time")
         machine = self._replica.machine(request.machine_key)

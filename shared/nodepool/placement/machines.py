@@ -58,6 +58,7 @@ class Machine:
     assignment: the number of its last stay. since: when its NodePool began to wait for it.
     wipes: whether its provider wipes it after each stay.
     unwiped: whether a stay has begun since it was wiped; then it is never free.
+    out: whether its provider has taken it out of service while an operator holds it back.
     """
 
     zone: str
@@ -69,6 +70,7 @@ class Machine:
     since: datetime | None = None
     wipes: bool = False
     unwiped: bool = False
+    out: bool = False
 
     @property
     def offering(self) -> OfferingKey:
@@ -160,7 +162,8 @@ class Inventory:
 
         A known machine is not added again, and only a machine in triage is repaired. A wipe counts
         only after the last stay of the machine, and frees it only if it was being wiped. A machine
-        that a NodePool or an operator has got meanwhile is not taken out of service.
+        that a NodePool has got meanwhile is not taken out of service; one that an operator holds
+        back is out of service once it is returned.
         """
         key = event.machine_key
         machine = self.machines.get(key)
@@ -169,22 +172,20 @@ class Inventory:
                 added = Machine(zone, name, kind, labels, wipes=event.wipes)
                 return self if machine is not None else self._with(key, added)
             case MachineRepaired():
-                if machine is None or machine.holder != TRIAGE:
-                    return self
-                return self._with_holder(key, machine.next_holder)
+                return self if machine is None else self._repair(key, machine)
             case MachineWiped(assignment=assignment):
                 return self._wipe(key, assignment)
             case MachineStateChanged():
-                is_out = machine is not None and _goes_out(machine, event)
-                return self._with_holder(key, TRIAGE) if is_out else self
+                return self if machine is None else self._take_out(key, machine, event)
             case MachineReclaimed():
                 holder = self.machines[key].holder
                 is_free = holder in _GIVEN_AWAY
                 assert is_free, f"{key} is held by {holder}, and cannot be reclaimed"
                 return self._with_holder(key, RECLAIMED)
             case MachineReturned():
-                assert self.machines[key].holder == RECLAIMED, f"{key} is not held back"
-                return self._with_holder(key, "")
+                held = self.machines[key]
+                assert held.holder == RECLAIMED, f"{key} is not held back"
+                return self._with(key, replace(held, holder=TRIAGE if held.out else "", out=False))
             case _:
                 assert_never(event)
 
@@ -233,6 +234,23 @@ class Inventory:
         """Return these machines, regardless of racks, to share them out in this order."""
         return Line({"": keys}, lambda: Shelf.of({"": keys}, self._labels_of))
 
+    def _repair(self, key: MachineKey, machine: Machine) -> "Inventory":
+        if machine.holder == RECLAIMED and machine.out:
+            return self._with(key, replace(machine, out=False))
+        return self._with_holder(key, machine.next_holder) if machine.holder == TRIAGE else self
+
+    def _take_out(
+        self, key: MachineKey, machine: Machine, event: MachineStateChanged
+    ) -> "Inventory":
+        """Return the inventory after a wipe that failed, or a free machine that is taken out."""
+        if event.state is MachineState.ZAP_FAIL and machine.holder == ZAP:
+            return self._with_holder(key, TRIAGE)
+        if event.state is not MachineState.TRIAGE or machine.assignment != event.assignment:
+            return self
+        if machine.holder == RECLAIMED:
+            return self._with(key, replace(machine, out=True))
+        return self if machine.holder else self._with_holder(key, TRIAGE)
+
     def _wipe(self, key: MachineKey, assignment: int) -> "Inventory":
         """Return the inventory after the wipe that follows this stay of a machine.
 
@@ -264,14 +282,6 @@ class Inventory:
 
     def _labels_of(self, key: MachineKey) -> dict[str, str]:
         return labels_of(self.machines[key])
-
-
-def _goes_out(machine: Machine, event: MachineStateChanged) -> bool:
-    """Return whether a machine is out of service from now on: its wipe failed, or it was free."""
-    if event.state is MachineState.ZAP_FAIL:
-        return machine.holder == ZAP
-    is_it = not machine.holder and machine.assignment == event.assignment
-    return is_it and event.state is MachineState.TRIAGE
 
 
 def labels_of(machine: Machine) -> dict[str, str]:

@@ -30,7 +30,7 @@ class Limits:
     request_s: float = 15.0
     call_s: float = 60.0
     parts_s: float = 300.0
-    closing_s: float = 15.0
+    closing_s: float = 5.0
     answer_bytes: int = 2 * 1024 * 1024
     per_controller: int = 2
     at_once: int = 128
