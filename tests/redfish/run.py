@@ -1,8 +1,9 @@
 """Emulated machines with a controller each, and a control plane that has them.
 
-`python -m redfish.run` runs until SIGINT or SIGTERM; with `--once` it ends after what it shows. If
-the test bed is built, a Kubernetes runs too, and its kubelets start once machines have booted.
-The ports are free ones and the data is in a new folder, so two of these programs can run at a time.
+`python -m redfish.run` runs until SIGINT or SIGTERM; with `--once` it ends after what it shows, and
+with `--short` it does so without a preemption. If the test bed is built, a Kubernetes runs beside
+the control plane, whose kubelets come once machines have booted. All ports are free ones and the
+data is in a new folder, so that more than one can run at a time.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -116,25 +118,31 @@ class Shown:
         return output
 
 
-async def show(shown: Shown, site: Site, lab: Lab) -> None:
+async def show(shown: Shown, site: Site, lab: Lab, *, preempts: bool) -> None:
     """Power three machines on, wipe and free one that is preempted, and lose a controller."""
     await shown.run("apply", "-f", "-", content=MANIFEST)
     await shown.run("wait", "np/training", "--for", "condition=AtTarget", f"--timeout={WITHIN_S}s")
     await shown.run("machine", "list", "-o", "wide")
     nodes = await shown.run("get", "nodes", "-o", "name", is_quiet=True)
     node = nodes.split()[0].rpartition("/")[2]
-    await shown.run("preempt", node)
-    report("its work has two minutes to end; then it is powered off, wiped, and free")
-    wiped = site.rigs[node]
-    await site.until(lambda: "wipe" in "".join(wiped.booted), within_s=WITHIN_S)
-    await _until_shown(shown, node, "lastWiped")
-    await shown.run("machine", "describe", f"{ZONE}/{node}")
+    if preempts:
+        await _preempt(shown, site, node)
     other = next(name for name in site.rigs if name != node)
     report(f"\nthe controller of {other} falls silent")
     lab.change(site.rigs[other], "silent")
     await _until_shown(shown, other, "ControllerSilent")
     await shown.run("machine", "list", "-o", "wide")
     lab.change(site.rigs[other], "answers")
+
+
+async def _preempt(shown: Shown, site: Site, node: str) -> None:
+    """Preempt a Node, and show that its machine is wiped and free afterwards."""
+    await shown.run("preempt", node)
+    report("its work has two minutes to end; then it is powered off, wiped, and free")
+    wiped = site.rigs[node]
+    await site.until(lambda: "wipe" in "".join(wiped.booted), within_s=WITHIN_S)
+    await _until_shown(shown, node, "lastWiped")
+    await shown.run("machine", "describe", f"{ZONE}/{node}")
 
 
 async def _until_shown(shown: Shown, machine: str, text: str) -> None:
@@ -209,23 +217,23 @@ In another terminal:
 Ctrl-C stops everything and keeps nothing."""
 
 
-async def _work(stack: AsyncExitStack, *, is_once: bool) -> None:
+async def _work(stack: AsyncExitStack, options: Collection[str]) -> None:
     """Start everything, show what it does, and leave it to the user."""
     shown, site, lab = await start(stack)
-    await show(shown, site, lab)
-    if not is_once:
+    await show(shown, site, lab, preempts="--short" not in options)
+    if not {"--once", "--short"} & set(options):
         report(explain(site.server.url, lab))
         await asyncio.Event().wait()
 
 
-async def _run(*, is_once: bool) -> int:
+async def _run(options: Collection[str]) -> int:
     """Return the exit code once everything is shown, or a signal comes."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         async with AsyncExitStack() as stack:
-            await until_first(stop.wait(), _work(stack, is_once=is_once))
+            await until_first(stop.wait(), _work(stack, options))
             report("\nstopping; nothing is kept")
     except FAULTS as error:
         report(f"run-metal: {error}")
@@ -235,7 +243,7 @@ async def _run(*, is_once: bool) -> int:
 
 def main() -> int:
     """Run, and return the exit code."""
-    return asyncio.run(_run(is_once="--once" in sys.argv[1:]))
+    return asyncio.run(_run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
