@@ -160,7 +160,7 @@ PLANTS = {
             "preemption.node.Node.is_going": property(is_leaving),
             "lifecycle.table.PARTS": (*table.PARTS[:-1], drained_at_once),
         },
-        seed=55,
+        seed=161,
     ),
     "a Node is warned that goes with its NodePool": Plant(
         "is warned, and goes with its NodePool",
