@@ -19,6 +19,8 @@ async def test_a_person_signs_in_and_out_at_the_provider(tmp_path: Path, scripts
     ):
         # given a browser that follows a link to a page, and is not signed in
         page = olga.page
+        # A page that is left may still ask for what is new of it, without its cookie.
+        await page.goto("about:blank")
         await page.context.clear_cookies()
         await olga.open("/events?q=a")
         await olga.sees("After you sign in, you return to /events?q=a")
