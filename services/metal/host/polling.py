@@ -159,7 +159,7 @@ class Poller:
             self._replica.log.warning("observation not stored", machine=key, cause=str(error))
         finally:
             polled.is_busy = False
-            if self._term is term:
+            if self._term is term and pause < NEVER:
                 term.put(key, self._clock() + pause * random.uniform(0.9, 1.1))
                 self._turn.set()
 
