@@ -1,4 +1,4 @@
-"""What the read model shows of real machines alone: their power, problems and last entries."""
+"""Folds what the read model shows of real machines alone: power, problems and last entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ from nodepool.state.maps import put
 from nodepool.state.values import replace
 
 ENTRIES_MAX: Final = 16
-"""How many of the last entries about a machine are kept."""
+"""The most entries about a machine that the read model keeps: the last ones."""
 TEXT_MAX: Final = 256
-"""How many characters of an entry are kept."""
+"""The most characters of an entry that the read model keeps."""
 _DONE: Final[Mapping[str, str]] = {"done": "accepted", "refused": "refused", "unknown": "unclear"}
 ONBOARD: Final = str(MachineState.ONBOARD)
 """The holder of a machine that is declared and was never added."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with a machine, as a sentence, and since when."""
+    """A problem of a machine: a sentence that names it, and when it began."""
 
     message: str
     since: datetime
 
 
 class Entry(NamedTuple):
-    """What happened to a machine, and when."""
+    """An event in the life of a machine, as a short text, and its time."""
 
     time: datetime
     text: str

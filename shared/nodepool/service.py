@@ -178,8 +178,8 @@ class Service(Generic[S, I, O]):
     projection: how the state appears in the read model.
     samples: the metrics of the state, in addition to the metrics that every replica has.
     commands: the name of every command, for the one service that refuses unknown commands.
-    acts_alone: whether its events follow from no command, so that each begins a correlation, of
-        which the service is the actor.
+    acts_alone: whether its events follow from no command, so that each begins a correlation of its
+        own without a trace, and the service is its actor.
 
     No function of a service reads a clock, draws a random number or does I/O.
     """

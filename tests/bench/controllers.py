@@ -162,6 +162,7 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection."""
+        # A server over TCP gives its protocols transports for both directions.
         self._transport = cast("asyncio.Transport", transport)
         self._counts["connections"] += 1
 

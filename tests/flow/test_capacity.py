@@ -108,6 +108,7 @@ def test_a_machine_that_its_provider_takes_out_goes_to_no_pool_until_it_is_repai
     # then one is there, and the other one is shown with its cause
     assert world.nodes("train") == ["n2"]
     assert world.conditions("train")["Capacity"] == "NoneAvailable"
+    # A document is a map of any content.
     shown = cast("Mapping[str, object]", world.documents("machines")[f"{ZONE}/{name}"]["status"])
     assert (shown["state"], shown["cause"]) == ("Triage", "it has no power")
 

@@ -515,7 +515,12 @@ PODS: dict[str, Any] = {"blockingPods": [{"name": "job"}], "blockingPodCount": 1
 JOB: dict[str, Any] = {"blockingPods": [{"name": "Slurm job 7"}], "blockingPodCount": 1}
 
 
-def cordoned(name: str, cordon: str, *conditions: tuple[str, str, str], **status: Any) -> Fields:
+def cordoned(
+    name: str,
+    cordon: str,
+    *conditions: tuple[str, str, str],
+    **status: Any,  # The fields of a status have many types.
+) -> Fields:
     """A Node that is cordoned for these causes."""
     document = node(name, *conditions, phase="cordoned", **status)
     annotations = {CORDON_REASON: cordon}

@@ -83,6 +83,7 @@ def render(page: Page, **values: object) -> str:
     The macros of `parts.html` find `to` here: imported with the context of a page, each page would
     make them anew, as cycles of objects that only the garbage collector frees.
     """
+    # The values of a page are objects of any type; its `to` is always a link.
     token = _LINK.set(cast("Link", values["to"]))
     try:
         template = environment().get_template(page.template)
