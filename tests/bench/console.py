@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.load import Work, at_target, drive, envelope, pool, prepare, site
+from bench.paint import measure_paint
 from bench.scaling import CHANGES_PER_S, ORG, Changing
 from bench.table import Line
 from bench.tabs import Change, Tab, Visitor, is_closed
@@ -53,6 +54,7 @@ class Shown(NamedTuple):
     sent_mb: what the tabs got, per second.
     dropped: how many of the `STUCK` tabs were closed. ended: how many of the others.
     first_kb, first_ms: the list with all its files, and the time until the list is there.
+    painted: when a browser first shows something of the list, or why that is not known.
     """
 
     log_ms: Sequence[float]
@@ -67,6 +69,7 @@ class Shown(NamedTuple):
     ended: int
     first_kb: float
     first_ms: float
+    painted: str
 
 
 def list_lines(_options: argparse.Namespace) -> Iterator[Line]:
@@ -84,6 +87,7 @@ def list_lines(_options: argparse.Namespace) -> Iterator[Line]:
         yield Line(f"{what}, dropped", lost, f"{STUCK}, 0; 0")
         first = f"{found.first_kb:.0f} kB, {found.first_ms:.0f} ms"
         yield Line(f"{what}, first load", first, "150 kB, 100 ms")
+        yield Line(f"{what}, first paint, ms", found.painted, "100")
 
 
 def _spread(took: Sequence[float]) -> str:
@@ -166,6 +170,7 @@ async def _measure(
     await visitor.sign_in()
     first_kb = await visitor.load("/nodepools") / 1e3
     first_ms = [await _time(visitor) for _ in range(TIMES)]
+    painted = await measure_paint(visitor.url("/nodepools"), visitor.cookies)
     async with changing:
         # With a target that they do not reach, these NodePools come first in the list.
         await changing.make(changing.hot)
@@ -198,6 +203,7 @@ async def _measure(
         sum(tab.has_ended.is_set() for tab in tabs),
         first_kb,
         median(first_ms),
+        painted,
     )
 
 

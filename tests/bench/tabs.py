@@ -91,13 +91,17 @@ class Visitor:
         parts = urlsplit(link)
         self._host, self._port = parts.hostname or "", parts.port or 0
         self._link = f"{parts.path}?{parts.query}"
-        self._cookie = ""
+        self.cookies: Mapping[str, str] = {}
+
+    def url(self, path: str) -> str:
+        """Return the whole address of a page."""
+        return f"http://{self._host}:{self._port}{path}"
 
     async def sign_in(self) -> None:
         """Open the link."""
         head, _ = await self.get(self._link)
-        cookies = re.findall(rb"set-cookie: ([^;]+)", head, re.IGNORECASE)
-        self._cookie = b"; ".join(cookies).decode()
+        found = re.findall(rb"set-cookie: ([^=]+)=([^;]+)", head, re.IGNORECASE)
+        self.cookies = {name.decode(): value.decode() for name, value in found}
 
     async def get(self, path: str) -> tuple[bytes, bytes]:
         """Return the head and the body of an answer, as they came."""
@@ -118,8 +122,9 @@ class Visitor:
         return len(body) + sum([len((await self.get(each.decode()))[1]) for each in files])
 
     def _request(self, path: str) -> bytes:
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         lines = [f"GET {path} HTTP/1.1", f"Host: {self._host}:{self._port}"]
-        lines += ["Accept-Encoding: gzip", f"Cookie: {self._cookie}", "", ""]
+        lines += ["Accept-Encoding: gzip", f"Cookie: {cookie}", "", ""]
         return "\r\n".join(lines).encode()
 
     async def open_tabs(self, views: Sequence[str]) -> Sequence[Tab]:

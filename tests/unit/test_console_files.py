@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from console.host.rendering import FOLDER, STATIC, environment
+from console.host.files import STATIC
+from console.host.rendering import FOLDER, environment
 
 VENDORED = {
     "htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
@@ -35,12 +36,13 @@ def test_the_style_and_all_files_together_stay_small() -> None:
 
 
 def test_no_template_has_style_or_script_of_its_own_or_from_elsewhere() -> None:
+    frame = '<style nonce="{{ nonce }}">{{ style }}</style>'
     inline = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]* src=)|https?://", re.I)
 
     found = [
         (path.name, line)
         for path in (FOLDER / "templates").iterdir()
-        for line in inline.findall(path.read_text(encoding="utf-8"))
+        for line in inline.findall(path.read_text(encoding="utf-8").replace(frame, ""))
     ]
 
     assert found == []

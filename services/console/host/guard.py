@@ -16,11 +16,13 @@ TARGET_MAX: Final = 4 * 1024
 """The most bytes of a path with its query."""
 SAFE: Final = ("GET", "HEAD")
 POLICY: Final = (
-    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:;"
-    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none';"
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}';"
+    " img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none';"
+    " base-uri 'none';"
     " require-trusted-types-for 'script'; trusted-types htmx"
 )
-"""What a page may load: nothing inline, nothing from elsewhere, and HTML only from htmx."""
+"""What a page may load: nothing from elsewhere, only its own style and script, and HTML only from
+htmx."""
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

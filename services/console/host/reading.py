@@ -1,20 +1,17 @@
-"""Reading requests: forms, paths to come back to, and static files."""
+"""Reading requests: forms, and paths to come back to."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from console.host.guard import TARGET_MAX
-from console.host.rendering import STATIC
 from console.host.sessions import Session
 
 FIELDS_MAX: Final = 64
 """The most fields of a form or of an address."""
-YEAR_S: Final = 31_536_000
 
 
 def local_path(text: str) -> str:
@@ -43,16 +40,6 @@ def parse_query(text: str) -> dict[str, list[str]]:
 def is_made_in(typed: Mapping[str, str], session: Session) -> bool:
     """Return whether a form was made in a session."""
     return session.has_made(typed.get("form_token", ""))
-
-
-async def serve_static(request: Request) -> Response:
-    """Return a static file; its address names its content, so that browsers keep it."""
-    names = {path.name for path in STATIC.iterdir()}
-    name = request.path_params["name"]
-    if name not in names:
-        return PlainTextResponse("there is no such file\n", 404)
-    headers = {"Cache-Control": f"public, max-age={YEAR_S}, immutable"}
-    return FileResponse(Path(STATIC) / name, headers=headers)
 
 
 async def refuse_large(request: Request, error: Exception) -> Response:

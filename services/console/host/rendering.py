@@ -1,6 +1,5 @@
 """Renders pages as HTML: the templates, and the functions that they may call."""
 
-import hashlib
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from console.host.files import asset, read_style
 from console.view.model import Place
 from console.view.nodes import Cell
 from console.view.pools import Line
@@ -31,7 +31,6 @@ _LINK: Final[ContextVar[Link]] = ContextVar("link")
 """What makes the links of the page that is rendered now."""
 NONE: Final = "\N{EN DASH}"
 """The text for a missing value."""
-STATIC: Final = FOLDER / "static"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,7 @@ def environment() -> Environment:
     made.globals.update(
         ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock, to=_to
     )
+    made.globals["style"] = read_style()
     return made
 
 
@@ -145,13 +145,6 @@ def lead(at: str, *parts: object, **query: object) -> str:
         names = (part.cluster, part.name) if isinstance(part, Place) else (part,)
         path += "".join(f"/{quote(str(name), safe='')}" for name in names)
     return address(path, at=at, **query)
-
-
-@cache
-def asset(name: str) -> str:
-    """Return the address of a static file, which changes with its content."""
-    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
-    return f"/static/{digest}/{name}"
 
 
 def say(words: str) -> Markup:

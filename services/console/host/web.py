@@ -24,6 +24,7 @@ from console.host.accounts import Accounts
 from console.host.actions import SHOW
 from console.host.answering import find_answer
 from console.host.doors import Doors
+from console.host.files import serve_file
 from console.host.guard import TooLarge
 from console.host.live import STREAMS_MAX, Shown, Streams
 from console.host.openid import OpenID
@@ -32,7 +33,6 @@ from console.host.reading import (
     parse_query,
     read_fields,
     refuse_large,
-    serve_static,
 )
 from console.host.rendering import Done, Page, address, lead, render
 from console.host.routes import FORMS, PAGES, Act, Show, find_live, has_past
@@ -63,7 +63,7 @@ class Site:
                 Route("/", self._home),
                 *self._sign_in.routes(),
                 Route("/live", self._live),
-                Route("/static/{digest}/{name}", serve_static),
+                Route("/static/{digest}/{name}", serve_file),
                 *forms,
                 *shown,
                 Route("/{rest:path}", self._nowhere),

@@ -1,6 +1,6 @@
-"use strict";
 // Makes the pages live: times, keys, copying, pausing. Every page works without it.
 (() => {
+  "use strict";
   const $ = (id) => document.getElementById(id);
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const stored = (name, value) => {
@@ -31,18 +31,21 @@
     if (whole >= 60) return plural(whole, 60, "min", 1, "s");
     return `${whole} s`;
   };
+  const two = (number) => String(number).padStart(2, "0");
   const countdown = (seconds) => {
     const whole = Math.max(0, Math.floor(seconds));
-    const two = (number) => String(number).padStart(2, "0");
     const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
     return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
   };
-  // Made once: a page shows hundreds of times, and writes each once per second.
-  const clockForm = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-  const dayForm = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short" });
-  const clockText = (date) => clockForm.format(date);
-  const dayText = (date) => `${dayForm.format(date)} ${clockText(date)}`;
-  const zone = () => new Date().toLocaleTimeString("en-GB", { timeZoneName: "short" }).split(" ").pop();
+  // Not by Intl: its first format takes a new page tens of milliseconds, before it is shown.
+  const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+  const clockText = (date) => [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");
+  const dayText = (date) => `${two(date.getDate())} ${MONTHS[date.getMonth()]} ${clockText(date)}`;
+  const zone = () => {
+    const east = -new Date().getTimezoneOffset();
+    const [hours, minutes] = [Math.floor(Math.abs(east) / 60), Math.abs(east) % 60];
+    return east ? `UTC${east < 0 ? "-" : "+"}${hours}${minutes ? `:${two(minutes)}` : ""}` : "UTC";
+  };
   const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const tick = () => {
     const past = $("main")?.dataset;
