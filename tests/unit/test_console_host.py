@@ -1,9 +1,11 @@
 """Sessions, links, addresses and open pages of the console, without a bus."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from console.host.links import Links
 from console.host.live import Shown, Streams
 from console.host.pace import pause_after
 from console.host.reading import local_path, parse_query
-from console.host.rendering import say
+from console.host.rendering import relate, say
 from console.host.sessions import SESSIONS_MAX, Sessions
 from console.host.settings import read_console
 from console.host.telemetry import Telemetry
@@ -170,6 +172,20 @@ def test_a_sentence_has_times_and_bold_numbers_and_no_markup_of_others() -> None
 
     assert "<b>1,024</b> of gd-8xh100 since <time " in html
     assert ">16:46:52</time>; &lt;b&gt;x&lt;/b&gt; g12." in html
+
+
+def test_a_finding_says_how_long_ago_a_moment_was_and_until_which_day_another_one_lasts() -> None:
+    now = datetime(2026, 11, 23, 16, 50, tzinfo=UTC)
+
+    ended = str(relate("<b>; it committed last at 2026-11-23T16:46:52Z", now))
+    lasts = str(relate("it is valid until 2026-11-28T08:00:00Z only", now))
+
+    assert re.sub(r" title=\"[^\"]+\"", "", ended) == (
+        '&lt;b&gt;; it committed last <time datetime="2026-11-23T16:46:52Z" data-ago>'
+        "3 min 8 s ago</time>"
+    )
+    assert re.sub(r"<[^>]+>", "", lasts) == "it is valid until 28 Nov 08:00:00 only"
+    assert 'title="28 Nov 2026, 08:00:00 UTC"' in lasts
 
 
 @pytest.mark.parametrize(

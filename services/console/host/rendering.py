@@ -60,6 +60,7 @@ def environment() -> Environment:
     )
     made.filters["part"] = lambda text: quote(str(text), safe="")
     made.filters["say"] = say
+    made.filters["relate"] = relate
     made.filters["sentence"] = sentence
     made.filters["number"] = lambda value: f"{value:,}"
     made.globals.update(
@@ -153,6 +154,7 @@ def say(words: str) -> Markup:
 
 
 _MOMENT: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z"
+_WHEN: Final = re.compile(rf"(?:\bat )?({_MOMENT})")
 _PARTS: Final = re.compile(rf"({_MOMENT}|(?<![\w.-])[0-9][0-9,]*(?![\w.-]*\w))")
 
 
@@ -160,6 +162,19 @@ def _say_part(part: str) -> Markup:
     if re.fullmatch(_MOMENT, part):
         return _at(part)
     return Markup("<b>{}</b>").format(part) if part[:1].isdigit() else Markup("{}").format(part)
+
+
+def relate(text: str, now: datetime) -> Markup:
+    """Return a text whose past moments say how long ago they were, as in `it ended 3 min ago`.
+
+    Moments to come are days and times.
+    """
+    parts = [Markup("{}").format(part) for part in _WHEN.split(text)]
+    for place in range(1, len(parts), 2):
+        moment = parse_moment(parts[place])
+        if moment is not None:
+            parts[place] = _ago(moment, now, " ago") if moment <= now else _day(moment)
+    return Markup("").join(parts)
 
 
 def _time(moment: datetime, text: str, form: str) -> Markup:
