@@ -141,6 +141,12 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
         assert 'id="taints-fault"' in verdict.text
         assert "Would be refused" in verdict.text
 
+        # and a target above the quota would be accepted, and wait until the quota has room for it
+        high = await browser.post("/create", {**wrong, "taints": "", "target": "9", "do": "check"})
+        assert '<span class="st wait"><span class="sh" aria-hidden="true"></span>' in high.text
+        assert "Would wait for quota" in high.text
+        assert "A target of 8 would fit." in high.text
+
         # when it is checked, then nothing is created; when it is sent, it is
         right = {**fields, "name": "nightly", "target": "2", "class": "spot"}
         checked = await browser.post("/create", {**right, "do": "check"})
@@ -157,6 +163,9 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
         pool = f"/nodepools/{CLUSTER}/nightly"
         plan = await browser.get(f"{pool}/scale?target=1")
         assert "+   targetNodes: 1" in plan.text
+        high = await browser.post(f"{pool}/scale", {"target": "9", "do": "check"})
+        assert "Would wait for quota" in high.text
+        assert "Would be accepted" not in high.text
         done = await browser.post(f"{pool}/scale", {"target": "1", "before": "2", "do": "scale"})
         assert done.status == 303
         await world.operator.nodepools.catch_up()

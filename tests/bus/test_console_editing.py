@@ -64,6 +64,11 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         assert '<span class="add">+   targetNodes: 1</span>' in checked.text
         assert (await spec_of(world))["targetNodes"] == 2
 
+        # and a target above the quota would wait, which the form says with the highest that fits
+        high = await send(editor, opened, "check", target="9")
+        assert "Would wait for quota" in high.text
+        assert "A target of 8 would fit." in high.text
+
         # and without a script, a button shows the changes without asking the server
         shown = await send(editor, opened, "show", target="1", taints="x")
         assert '<span class="add">+   targetNodes: 1</span>' in shown.text

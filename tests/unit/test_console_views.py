@@ -26,6 +26,7 @@ from console.view.remedies import Remedy as ConsoleRemedy
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
+from console.view.verdict import ACCEPTED, WAITS, Verdict, judge_target
 from console.view.words import Word
 from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.remedies import (
@@ -40,7 +41,7 @@ from nodepool.explanation.remedies import (
 from support.constants import H100, ZONE
 
 NOW = datetime(2026, 11, 23, 16, 49, 18, tzinfo=UTC)
-TRAIN = Place("demo", "train")
+TRAIN, NEW = Place("demo", "train"), Place("demo", "new")
 Fields = Mapping[str, Any]
 
 
@@ -909,6 +910,56 @@ def test_the_room_of_a_quota_for_a_nodepool_counts_what_others_use() -> None:
     assert new == "The quota of 6 has room for 3, as other NodePools use 3."
     assert describe_room(fleet, ZONE, "other") == f"No quota is set for other in {ZONE}."
     assert describe_room(fleet, ZONE, "") == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "target", "place", "expected"),
+    [
+        (6, 5, TRAIN, Verdict(ACCEPTED)),
+        (
+            6,
+            7,
+            TRAIN,
+            Verdict(
+                WAITS,
+                "The server would accept it. The quota of 6 has room for 5, as other NodePools use"
+                " 1. A target of 5 would fit. Until this target fits, no further Node joins.",
+            ),
+        ),
+        (
+            3,
+            4,
+            NEW,
+            Verdict(
+                WAITS,
+                "The server would accept it. The quota of 3 has room for 0, as other NodePools use"
+                " 3. Until this target fits, no further Node joins.",
+            ),
+        ),
+        (
+            None,
+            1,
+            NEW,
+            Verdict(
+                WAITS,
+                f"The server would accept it. No quota is set for {H100} in {ZONE}."
+                " Until this target fits, no further Node joins.",
+            ),
+        ),
+        (1, 2, TRAIN, Verdict(ACCEPTED)),
+        (None, 0, NEW, Verdict(ACCEPTED)),
+    ],
+    ids=["fits", "over", "used up", "no quota", "what it has fits", "nothing fits"],
+)
+def test_a_target_that_the_quota_has_no_room_for_would_wait_and_is_told_what_fits(
+    limit: int | None, target: int, place: Place, expected: Verdict
+) -> None:
+    pools = {TRAIN: pool(node("a"), node("b"))}
+    quota = {"zone": ZONE, "instanceType": H100, "limit": limit, "used": 3}
+
+    fleet = Fleet("demo", pools, {"demo": ZONE}, [quota])
+
+    assert judge_target(fleet, ZONE, H100, target, place) == expected
 
 
 def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:

@@ -12,6 +12,7 @@ from console.view.forms import Form, build_manifest, list_create_commands, place
 from console.view.model import Place, Pool
 from console.view.nodes import work_of
 from console.view.organisation import describe_room
+from console.view.verdict import REFUSED, Verdict, judge_target
 from nodepool.client import ClientError
 from nodepool.client.errors import Refused
 from nodepool.client.manifests import ManifestError, parse_manifest
@@ -77,17 +78,23 @@ async def create(visit: Visit) -> Outcome:
         await visit.send(command.model_copy(update={"dry_run": is_check}))
     except Refused as refusal:
         fault = {place_fault(refusal.field): refusal.message}
-        verdict = ("bad", "Would be refused", str(refusal))
+        verdict = Verdict(REFUSED, str(refusal))
         return _form_page(visit, replace(form, faults=fault), verdict=verdict)
     except ClientError as error:
         return _form_page(visit, form, note=str(error))
     if is_check:
         pool = visit.account.mirror.pool(form.place)
         text = "The server would create it." if pool is None else "The server would change it."
-        return _form_page(visit, form, verdict=("ok", "Would be accepted", text))
+        return _form_page(visit, form, verdict=_judge(visit, form, command, text))
     return Done(
         _address(form.place), f"{form.place.name} is created. This page shows its Nodes join."
     )
+
+
+def _judge(visit: Visit, form: Form, command: ApplyNodePool, accepted: str) -> Verdict:
+    fleet, spec = visit.account.mirror.fleet(), command.spec
+    zone = fleet.zones.get(form.value("cluster"), "")
+    return judge_target(fleet, zone, spec.instance_type, spec.target, form.place, accepted)
 
 
 def _command_of(visit: Visit, form: Form) -> ApplyNodePool:
@@ -103,9 +110,7 @@ def _command_of(visit: Visit, form: Form) -> ApplyNodePool:
     return command.model_copy(update=own)
 
 
-def _form_page(
-    visit: Visit, form: Form, *, note: str = "", verdict: tuple[str, str, str] | None = None
-) -> Page:
+def _form_page(visit: Visit, form: Form, *, note: str = "", verdict: Verdict | None = None) -> Page:
     zones = visit.account.mirror.fleet().zones
     zone = zones.get(form.value("cluster"), "")
     offers = is_spot_offered if form.value("class") == "spot" else is_offered
@@ -159,7 +164,9 @@ async def scale(visit: Visit) -> Outcome:
     except ClientError as error:
         return _plan(visit, pool, given, refusal=str(error))
     if is_check:
-        return _plan(visit, pool, given, is_checked=True)
+        fleet, kind = visit.account.mirror.fleet(), pool.facts.instance_type
+        verdict = judge_target(fleet, pool.zone, kind, int(given), pool.place)
+        return _plan(visit, pool, given, verdict=verdict)
     said = f"{pool.place.name} is scaled from {before:,} to {int(given):,} Nodes."
     return Done(_address(pool.place), said)
 
@@ -172,7 +179,7 @@ def _plan(
     fault: str = "",
     note: str = "",
     refusal: str = "",
-    is_checked: bool = False,
+    verdict: Verdict | None = None,
 ) -> Page:
     target = int(given) if given.isascii() and given.isdecimal() and not fault else None
     values = {
@@ -182,7 +189,7 @@ def _plan(
         "fault": fault,
         "note": note,
         "refusal": refusal,
-        "is_checked": is_checked,
+        "verdict": Verdict(REFUSED) if refusal else verdict,
         "room": describe_room(
             visit.account.mirror.fleet(), pool.zone, pool.facts.instance_type, pool.place
         ),

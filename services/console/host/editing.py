@@ -15,6 +15,7 @@ from console.view.editing import Merge, change_document, compare_texts, fill_for
 from console.view.forms import FIELDS, TEXT_MAX, Form, check_form, place_fault
 from console.view.model import Place
 from console.view.organisation import describe_room
+from console.view.verdict import REFUSED, Verdict, judge_target
 from nodepool.client import ClientError
 from nodepool.client.errors import Refused
 from nodepool.client.manifests import ManifestError, parse_manifest, parse_yaml, stored_document
@@ -92,7 +93,8 @@ async def _send(
     if not is_check and merged.document == newest:
         return Done(_address(visit.place), f"{visit.place.name} is unchanged.")
     try:
-        await visit.send(_command(visit, merged.document, newest, is_check=is_check))
+        command = _command(visit, merged.document, newest, is_check=is_check)
+        await visit.send(command)
     except Refused as refusal:
         if refusal.reason == "Conflict" and is_first:
             late = await _read_later(visit, newest)
@@ -102,10 +104,16 @@ async def _send(
     except ClientError as error:
         return _show(visit, draft, merged, note=str(error))
     if is_check:
-        return _show(visit, draft, merged, verdict=("ok", "Would be accepted"))
+        return _show(visit, draft, merged, verdict=_judge(visit, command))
     kept = ", ".join(each.path for each in merged.others)
     beside = f" Fields that another user changed meanwhile are kept: {kept}." if kept else ""
     return Done(_address(visit.place), f"{visit.place.name} is saved.{beside}")
+
+
+def _judge(visit: Visit, command: ApplyNodePool) -> Verdict:
+    fleet, spec = visit.account.mirror.fleet(), command.spec
+    zone = fleet.zones.get(visit.place.cluster, "")
+    return judge_target(fleet, zone, spec.instance_type, spec.target, visit.place)
 
 
 def _refuse(visit: Visit, draft: Draft, merged: Merge, refusal: Refused) -> Page:
@@ -113,9 +121,8 @@ def _refuse(visit: Visit, draft: Draft, merged: Merge, refusal: Refused) -> Page
     faults = {name: refusal.message} if name and name not in FIXED else {}
     form = replace(draft.form, faults=faults)
     fault = "" if faults and draft.way != AS_YAML else str(refusal)
-    verdict = "bad", "Would be refused"
     shown = replace(draft, form=form, fault=fault)
-    return _show(visit, shown, merged, verdict=verdict, status=422)
+    return _show(visit, shown, merged, verdict=Verdict(REFUSED), status=422)
 
 
 async def _read_later(visit: Visit, before: Document) -> Document | None:
@@ -230,7 +237,7 @@ def _show(
     merged: Merge | None = None,
     *,
     note: str = "",
-    verdict: tuple[str, str] | None = None,
+    verdict: Verdict | None = None,
     status: int = 200,
 ) -> Page:
     place, fleet = visit.place, visit.account.mirror.fleet()

@@ -124,17 +124,38 @@ def _holder(pool: Pool) -> Holder:
     return Holder(pool.place, reserved, max(0, facts.target - reserved) if is_short else 0)
 
 
-def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> str:
-    """Return how many Nodes a quota allows a NodePool, or a new one; empty without a type."""
-    if not instance_type:
-        return ""
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How far a quota goes for a NodePool.
+
+    limit: the quota; None if it was never set. others: the Nodes that other NodePools use of it.
+    left: the highest target that fits; what the NodePool already has always fits.
+    """
+
+    limit: int | None
+    others: int
+    left: int
+
+
+def find_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> Room:
+    """Return how many Nodes a quota allows a NodePool, or a new one without `pool`."""
+    known = fleet.pools.get(pool) if pool is not None else None
+    own = _holder(known).reserved if known is not None else 0
+    held = known.facts.current + known.facts.in_progress if known is not None else 0
     for line in list_quotas(fleet):
         if (line.zone, line.instance_type) == (zone, instance_type) and line.limit is not None:
-            known = fleet.pools.get(pool) if pool is not None else None
-            others = max(0, line.used - (_holder(known).reserved if known is not None else 0))
-            room = max(0, line.limit - others)
-            used = (
-                f"as other NodePools use {others:,}" if others else "as no other NodePool uses it"
-            )
-            return f"The quota of {line.limit:,} has room for {room:,}, {used}."
-    return f"No quota is set for {instance_type} in {zone or 'this zone'}."
+            others = max(0, line.used - own)
+            return Room(line.limit, others, max(held, line.limit - others))
+    return Room(None, 0, held)
+
+
+def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> str:
+    """Return how many Nodes a quota allows, as a sentence; empty without a type."""
+    if not instance_type:
+        return ""
+    room = find_room(fleet, zone, instance_type, pool)
+    if room.limit is None:
+        return f"No quota is set for {instance_type} in {zone or 'this zone'}."
+    others = room.others
+    used = f"as other NodePools use {others:,}" if others else "as no other NodePool uses it"
+    return f"The quota of {room.limit:,} has room for {max(0, room.limit - others):,}, {used}."
