@@ -26,6 +26,7 @@ def build_declaration(known: KnownMachine) -> MachineDeclared:
         wipes=known.wipes,
         wipe_minutes=known.wipe_minutes,
         digest=_digest(known),
+        serial=known.expected.serial,
     )
 
 
@@ -37,7 +38,7 @@ def is_declared(declared: Declared | None, declaration: MachineDeclared) -> bool
 def _content(declared: Declared | MachineDeclared) -> tuple[object, ...]:
     labels = dict(declared.labels)
     ends = declared.wipes, declared.wipe_minutes
-    return declared.instance_type, labels, *ends, declared.digest
+    return declared.instance_type, labels, *ends, declared.digest, declared.serial
 
 
 def _labels(known: KnownMachine) -> Mapping[str, str]:

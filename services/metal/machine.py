@@ -50,6 +50,7 @@ class Declared:
     wipes: bool
     wipe_minutes: int
     digest: str
+    serial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +147,11 @@ class Machine:
 
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
+    added_serial: the serial number with which it was added; empty if that is not known.
     state: its place in the data centre.
     is_set_aside: whether it was taken out of service while it was free; a check ends that.
     wipes: whether it is wiped after each stay.
-    is_unwiped: whether a stay has begun since it was wiped.
+    is_unwiped: whether it was new, or a stay has begun, since it was wiped.
     wipe: the number of its last wipe.
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if none is under way.
@@ -176,6 +178,7 @@ class Machine:
 
     declared: Declared | None = None
     added_type: str = ""
+    added_serial: str = ""
     state: MachineState = MachineState.PRODUCTION
     is_set_aside: bool = False
     wipes: bool = False

@@ -163,7 +163,7 @@ def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
     """Return a machine in its new place; one that is back in service is tried anew."""
     match event:
         case on.MachineAdded():
-            return replace(machine, added_type=event.instance_type, wipes=event.wipes)
+            return free_or_wipe(_add(machine, event), now)
         case on.MachineRepaired():
             return free_or_wipe(replace(machine, check=None), now)
         case on.MachineWiped():
@@ -179,6 +179,17 @@ def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
             return leave_service(after) if event.state is MachineState.ZAP_FAIL else after
         case _:
             assert_never(event)
+
+
+def _add(machine: Machine, event: on.MachineAdded) -> Machine:
+    declared = machine.declared
+    return replace(
+        machine,
+        added_type=event.instance_type,
+        added_serial=declared.serial if declared is not None else "",
+        wipes=event.wipes,
+        is_unwiped=event.unwiped,
+    )
 
 
 def fold_report(machine: Machine, event: Report) -> Machine:

@@ -43,7 +43,9 @@ def find_desired(machine: Machine) -> Desired | None:
     stay = machine.stay
     if machine.wipe_due is not None:
         run = (0, 0, 0, machine.wipe)
-        return Desired(on=True, reason="the machine is wiped after its stay", run=run)
+        is_new = not machine.assignment
+        reason = "new, and is wiped before its first stay" if is_new else "wiped after its stay"
+        return Desired(on=True, reason=f"the machine is {reason}", run=run)
     if stay is None:
         return Desired(on=False, reason="no NodePool has the machine")
     if stay.outcome == "failed":

@@ -35,20 +35,28 @@ def find_problems(machine: Machine, now: datetime) -> Mapping[MachineCondition, 
     sentences: tuple[tuple[MachineCondition, str], ...] = (
         ("ControllerSilent", machine.silence),
         ("OtherMachine", seen.stranger if seen is not None else ""),
-        ("OtherType", _other_type(machine, declared) or _late_wipes(machine, declared)),
+        ("OtherType", _find_change(machine, declared) or _late_wipes(machine, declared)),
         ("Unfit", unfit),
         ("PowerStuck", find_stuck(machine, now)),
     )
     return {type_: text[:TEXT_LIMIT] for type_, text in sentences if text}
 
 
-def _other_type(machine: Machine, declared: Declared) -> str:
-    if not machine.added_type or declared.instance_type == machine.added_type:
+def _find_change(machine: Machine, declared: Declared) -> str:
+    """Return why this is not the machine that was added; empty if it is, or none was added.
+
+    A machine with another serial number was not wiped when the first one was.
+    """
+    if not machine.added_type:
         return ""
-    return (
-        f"the inventory declares it as {declared.instance_type}, and it was added as"
-        f" {machine.added_type}: give it another name"
-    )
+    before, after = machine.added_serial, declared.serial
+    if declared.instance_type != machine.added_type:
+        change = f"as {declared.instance_type}, and it was added as {machine.added_type}"
+    elif before and before.casefold() != after.casefold():
+        change = f"with the serial number {after}, and it was added with {before}"
+    else:
+        return ""
+    return f"the inventory declares it {change}: give it another name"
 
 
 def _late_wipes(machine: Machine, declared: Declared) -> str:
@@ -60,7 +68,7 @@ def _late_wipes(machine: Machine, declared: Declared) -> str:
         return ""
     return (
         "the inventory says that it is wiped after each stay, and it was added as one that is not:"
-        " erase it by hand, and give it another name"
+        " give it another name, and it is wiped before its first stay"
     )
 
 
@@ -81,8 +89,10 @@ def report_problems(
 
 
 def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[Place]:
-    """Yield that a machine is in production, or where it is out of service.
+    """Yield that a machine is added, or where it is out of service.
 
+    A new machine that needs wipes is added unwiped: whatever was on it before, under any name, is
+    wiped before its first stay.
     Out of service, a machine that people work on is debugged, and one that the inventory does not
     have any more is back at its vendor. A machine is repaired if a check has found nothing wrong;
     the check is requested once nothing is known to be wrong with a machine that was free before.
@@ -97,6 +107,7 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
                 instance_type=declared.instance_type,
                 labels=declared.labels,
                 wipes=declared.wipes,
+                unwiped=declared.wipes,
             )
         return
     if machine.wipe_due is not None:
@@ -167,7 +178,7 @@ def _is_fit(machine: Machine) -> bool:
     if declared is None or seen is None or not machine.is_known:
         return False
     is_sound = not seen.unfit and not machine.is_maintained
-    return is_sound and not (_other_type(machine, declared) or _late_wipes(machine, declared))
+    return is_sound and not (_find_change(machine, declared) or _late_wipes(machine, declared))
 
 
 def find_boot_failure(machine: Machine, stay: Stay, now: datetime) -> str:
@@ -192,7 +203,7 @@ def _find_obstacle(machine: Machine, declared: Declared, stay: Stay) -> str:
     What is wrong with a machine that runs may end with its reboot.
     """
     if stay.is_unclean:
-        return "it was not wiped since its last stay"
+        return "it was not wiped before this stay"
     if machine.is_maintained:
         return _maintenance(machine)
     seen = machine.seen
@@ -201,7 +212,7 @@ def _find_obstacle(machine: Machine, declared: Declared, stay: Stay) -> str:
     if seen is not None and seen.unfit and not stay.boot:
         return "; ".join(seen.unfit)[:TEXT_LIMIT]
     late = "" if stay.boot else _late_wipes(machine, declared)
-    return _other_type(machine, declared) or late
+    return _find_change(machine, declared) or late
 
 
 def has_booted(machine: Machine, stay: Stay) -> bool:

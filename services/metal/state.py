@@ -132,7 +132,12 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
     machine = state.machines.get(event.machine_key, Machine())
     before = machine.declared
     after = Declared(
-        event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
+        event.instance_type,
+        event.labels,
+        event.wipes,
+        event.wipe_minutes,
+        event.digest,
+        event.serial,
     )
     if before is None or before.digest != event.digest:
         # It may be another machine, which has not booted what is under way: a wipe, or a Node.
@@ -140,6 +145,8 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         is_booting = machine.wipe_due is not None or (stay is not None and not stay.outcome)
         runs_for = None if is_booting else machine.runs_for
         machine = restart_tries(replace(machine, seen=None, silence="", runs_for=runs_for))
+    if machine.added_type and not machine.added_serial:
+        machine = replace(machine, added_serial=event.serial)
     return _store(state, event.machine_key, replace(machine, declared=after), now)
 
 

@@ -317,7 +317,7 @@ def a_machine_is_wiped_when_its_stay_is_over(trial: Trial) -> None:
     first = trial.assign(trial.add_machine(wipes=True))
     trial.expect(MachineBooted, first.node)
     trial.settle()
-    assert "MachineWiped" not in trial.said_of(first.node)
+    assert trial.wiped_after(first.node) == []
 
     trial.tell(deleted(first))
 
@@ -327,7 +327,7 @@ def a_machine_is_wiped_when_its_stay_is_over(trial: Trial) -> None:
     trial.tell(deleted(second), deleted(second))
     trial.expect(MachineWiped, first.node, assignment=second.assignment)
     trial.settle()
-    assert trial.said_of(first.node).count("MachineWiped") == 2
+    assert trial.wiped_after(first.node) == [first.assignment, second.assignment]
 
 
 def a_machine_is_wiped_whose_boot_was_not_over(trial: Trial) -> None:
@@ -372,7 +372,20 @@ def a_wipe_goes_on_after_a_restart_of_the_provider(trial: Trial) -> None:
 
     trial.expect(MachineWiped, stay.node, assignment=stay.assignment)
     trial.settle()
-    assert trial.said_of(stay.node).count("MachineWiped") == 1
+    assert trial.wiped_after(stay.node) == [stay.assignment]
+
+
+def a_first_wipe_goes_on_after_a_restart_of_the_provider(trial: Trial) -> None:
+    trial.machines.add(trial, wipes=True)
+    added = trial.expect(MachineAdded)
+
+    trial.restart()
+
+    if added.unwiped:
+        trial.expect(MachineWiped, added.machine, assignment=0)
+    stay = trial.assign(added.machine)
+    trial.expect(MachineBooted, stay.node, assignment=stay.assignment)
+    assert trial.said_of(stay.node).count("MachineWiped") == added.unwiped
 
 
 # The provider is restarted, and hears what it must not follow.
@@ -491,6 +504,7 @@ STORIES: tuple[Story, ...] = (
     a_repaired_machine_is_wiped,
     a_wipe_that_fails_names_the_cause_and_is_done_after_the_repair,
     a_wipe_goes_on_after_a_restart_of_the_provider,
+    a_first_wipe_goes_on_after_a_restart_of_the_provider,
     a_boot_goes_on_after_a_restart_of_the_provider,
     reboot_and_verification_go_on_after_a_restart_of_the_provider,
     a_request_that_comes_twice_is_followed_once,

@@ -13,7 +13,7 @@ from conformance.requests import CLUSTER, ORG, POOL, deleted
 from nodepool.contract import events
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.decode import Unreadable, decode
-from nodepool.contract.events import CWNodeAssigned, MachineAdded, MachineBooted
+from nodepool.contract.events import CWNodeAssigned, MachineAdded, MachineBooted, MachineWiped
 from nodepool.contract.keys import machine_parts
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, Message, ProviderEvent, wrap
@@ -143,9 +143,12 @@ class Trial(ABC):
         self.tell(deleted(stay))
 
     def add_machine(self, *, wipes: bool = False) -> str:
-        """The name of a new machine, which is wiped after each stay if asked."""
+        """The name of a new machine that is free, and wiped after each stay if asked."""
         self.machines.add(self, wipes=wipes)
-        return self.expect(MachineAdded, wipes=wipes).machine
+        added = self.expect(MachineAdded, wipes=wipes)
+        if added.unwiped:
+            self.expect(MachineWiped, added.machine, assignment=0)
+        return added.machine
 
     def assign(self, machine: str, cluster: str = CLUSTER) -> CWNodeAssigned:
         """The stay of a machine that is assigned to a NodePool of this cluster."""
@@ -166,6 +169,11 @@ class Trial(ABC):
             instance_type=self.machines.instance_type,
             message="assigned",
         )
+
+    def wiped_after(self, machine: str) -> list[int]:
+        """The stays after which a machine was wiped."""
+        wiped = [event for event in self.said if isinstance(event, MachineWiped)]
+        return [each.assignment for each in wiped if each.machine == machine and each.assignment]
 
     def said_of(self, machine: str) -> list[str]:
         """The names of all events about a machine."""

@@ -45,12 +45,20 @@ def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_free_machine(replicas: int = 1, *, wipes: bool = False) -> tuple[Site, Server]:
-    """A machine that is declared, was read, and is off."""
+    """A machine that is declared, was read, and is off; as new it was wiped if it `wipes`."""
     site = Site(replicas)
     server = site.declare(NAME, wipes=wipes)
     site.run()
     site.see(server)
+    if wipes:
+        site.settle(4)
+        server.sent.clear()
     return site, server
+
+
+def wiped_after(site: Site) -> list[int]:
+    """The stays after which the machine was wiped."""
+    return [each.assignment for each in site.said(MachineWiped) if each.assignment]
 
 
 def assigned(number: int = 1) -> CWNodeAssigned:
@@ -447,10 +455,8 @@ def test_a_controller_that_is_wrong_about_the_power_is_asked_a_few_times_an_hour
 
 def a_machine_to_wipe(minutes: int = 60) -> tuple[Site, Server]:
     """A machine whose stay is over, and whose request to power it off is stored."""
-    site = Site()
-    server = site.declare(NAME, wipes=True, wipe_minutes=minutes)
-    site.run()
-    site.see(server)
+    site, server = a_free_machine(wipes=True)
+    site.declare(NAME, wipes=True, wipe_minutes=minutes)
     site.tell(assigned())
     site.settle(2)
     site.tell(deleted(assigned()))
@@ -465,8 +471,7 @@ def test_a_machine_is_off_and_then_wiped_after_its_stay() -> None:
 
     assert site.actions(server) == ["on", "off", "on", "off"]
     assert [each.boot_from for each in server.sent] == ["cluster", "", "wipe", ""]
-    (wiped,) = site.said(MachineWiped)
-    assert wiped.assignment == 1
+    assert wiped_after(site) == [1]
 
 
 def test_a_machine_that_is_to_be_wiped_only_since_it_was_added_is_for_no_other_nodepool() -> None:
@@ -510,10 +515,10 @@ def test_a_machine_that_was_not_wiped_boots_for_no_nodepool() -> None:
     (failed,) = site.said(MachineFailed)
     assert "not wiped" in failed.cause
     assert "cluster" not in [each.boot_from for each in server.sent[1:]]
-    assert not site.said(MachineWiped)
+    assert wiped_after(site) == []
     site.tell(not_registered(assigned(2)), VerifyMachine(zone=ZONE, machine=NAME))
     site.settle(6)
-    assert [each.assignment for each in site.said(MachineWiped)] == [2]
+    assert wiped_after(site) == [2]
 
 
 def test_only_the_wipe_that_a_machine_has_booted_ends_it() -> None:
@@ -521,16 +526,17 @@ def test_only_the_wipe_that_a_machine_has_booted_ends_it() -> None:
     site, server = a_machine_to_wipe()
 
     # when its wipe, or another one, says that it is over
-    site.end_wipe(server, 1)
+    site.end_wipe(server, 2)
     site.send()
     site.see(server)
     site.send()
-    site.end_wipe(server, 2)
+    site.end_wipe(server, 1)
+    site.end_wipe(server, 3)
 
     # then the machine is not free until its own wipe says so
-    assert not site.said(MachineWiped)
-    site.end_wipe(server, 1)
-    assert len(site.said(MachineWiped)) == 1
+    assert wiped_after(site) == []
+    site.end_wipe(server, 2)
+    assert wiped_after(site) == [1]
 
 
 def test_the_wipe_of_a_machine_says_nothing_of_another_one_that_has_got_its_name() -> None:
@@ -542,16 +548,16 @@ def test_the_wipe_of_a_machine_says_nothing_of_another_one_that_has_got_its_name
 
     # when the inventory has another machine under its name, and the first one is wiped
     site.declare(NAME, digest="another", wipes=True)
-    site.end_wipe(server, 1)
+    site.end_wipe(server, 2)
 
     # then the other one is wiped before it is free
-    assert not site.said(MachineWiped)
+    assert wiped_after(site) == []
     site.see(server, digest="another")
     site.send()
     site.see(server, digest="another")
     assert site.send().boot_from == "wipe"
     site.end_wipe(server)
-    assert len(site.said(MachineWiped)) == 1
+    assert wiped_after(site) == [1]
 
 
 @pytest.mark.parametrize("step", range(6))
@@ -571,7 +577,7 @@ def test_a_wipe_is_neither_lost_nor_reported_twice_if_the_process_ends(step: int
 
     site.settle(12)
 
-    assert len(site.said(MachineWiped)) == 1
+    assert wiped_after(site) == [1]
     assert server.power is Power.OFF
 
 
@@ -597,8 +603,9 @@ def test_a_wipe_that_fails_is_done_again_after_a_repair() -> None:
     site.settle(6)
 
     # then another wipe is done
-    assert [each.wipe for each in server.sent if each.boot_from == "wipe"] == [1, 2]
-    assert len(site.said(MachineRepaired)) == len(site.said(MachineWiped)) == 1
+    assert [each.wipe for each in server.sent if each.boot_from == "wipe"] == [2, 3]
+    assert len(site.said(MachineRepaired)) == 1
+    assert wiped_after(site) == [1]
 
 
 def test_only_a_boot_that_is_wanted_gets_what_it_needs() -> None:

@@ -18,18 +18,22 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBooted,
     MachineFailed,
+    MachineUndeclared,
     MachineWiped,
     PowerRequested,
+    WipeEnded,
 )
-from nodepool.contract.messages import Message
+from nodepool.contract.keys import MachineKey, machine_key
+from nodepool.contract.messages import Message, OfMachine, OfNode
 from nodepool.contract.model import NodePhase
 from nodepool.contract.providers import ProviderHears, ProviderSays
 from nodepool.contract.real_machines import Power
+from nodepool.placement.machines import TRIAGE, Inventory, MachineChanged
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.providers.monitor import Monitor
 from support.real_machines import Server, Site
 
-NAME = "g000001"
+DEPARTURES = (CWNodeDeleted, CWNodeRegistrationFailed)
 Step = tuple[str, int]
 STEPS = st.lists(
     st.tuples(
@@ -56,6 +60,9 @@ STEPS = st.lists(
                 "wiped",
                 "wipe failed",
                 "repair",
+                "leave",
+                "return",
+                "rename",
             ]
         ),
         st.integers(0, 5),
@@ -65,15 +72,30 @@ STEPS = st.lists(
 
 
 class Story:
-    """A site with one machine and two processes, to which anything may happen."""
+    """A site with one machine and two processes, to which anything may happen.
+
+    The machine has had each of the `names` in the inventory, now the last one. Whatever its name
+    was, and whatever stays it had under it, it is new when it gets another name.
+    """
 
     def __init__(self) -> None:
         self.site = Site(replicas=2)
-        self.server = self.site.declare(NAME, wipes=True)
+        self.names: list[str] = []
+        self.begin(Power.OFF)
+
+    def begin(self, power: Power) -> None:
+        """Declares the machine under a name that it never had."""
+        self.names.append(f"g{len(self.names) + 1:06}")
+        self.server = self.site.declare(self.names[-1], power, wipes=True)
         self.site.run()
         self.site.see(self.server)
         self.stay: CWNodeAssigned | None = None
         self.stays = self.boots = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the machine in the inventory."""
+        return self.names[-1]
 
     def take(self, step: Step) -> None:
         """Lets one thing happen, if it can."""
@@ -89,14 +111,25 @@ class Story:
             case "lie":
                 site.see(server, list(Power)[number])
             case "silence":
-                site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+                site.tell(ControllerSilent(zone=ZONE, machine=self.name, cause="timed out"))
             case "button" | "boot" | "wiped" | "wipe failed" | "happen now":
                 self._change_server(name, number)
+            case "leave" | "return" | "rename":
+                self._declare(name)
             case "wait":
                 site.wait(10 ** (number % 4 + 1))
             case _:
                 self._say(name, number)
         site.run()
+
+    def _declare(self, name: str) -> None:
+        """Lets the inventory have the machine no more, again, or under another name."""
+        if name == "return":
+            self.site.declare(self.name, wipes=True)
+            return
+        self.site.tell(MachineUndeclared(zone=ZONE, machine=self.name))
+        if name == "rename":
+            self.begin(self.server.power)
 
     def _change_server(self, name: str, number: int) -> None:
         """Lets something happen to the machine itself."""
@@ -127,16 +160,16 @@ class Story:
                 self.site.send(process)
 
     def is_free(self) -> bool:
-        """Whether the machine is free as services know it: new, or wiped after its last stay."""
-        wiped = [each.assignment for each in self.site.said(MachineWiped)]
-        return self.stay is None and (not self.stays or self.stays in wiped)
+        """Whether the machine is free as services know it: wiped as new, or after its last stay."""
+        wiped = [each for each in self.site.said(MachineWiped) if each.machine == self.name]
+        return self.stay is None and self.stays in [each.assignment for each in wiped]
 
     def _say(self, name: str, number: int) -> None:
         """Lets the services say something of the Node; now and then it is assigned too early."""
         site, stay = self.site, self.stay
         if name == "assign" and (self.is_free() or (stay is None and not number)):
             self.stays, self.boots = self.stays + 1, 0
-            self.stay = assigned(self.stays)
+            self.stay = assigned(self.name, self.stays)
             site.tell(self.stay)
         elif name == "register" and stay is not None and self.has_booted():
             site.tell(registered(stay))
@@ -145,7 +178,7 @@ class Story:
             is_forced = self.boots % 2 == 0
             site.tell(updated(stay, NodePhase.REBOOTING, boot=self.boots, forced=is_forced))
         elif name == "repair":
-            site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+            site.tell(VerifyMachine(zone=ZONE, machine=self.name))
         elif name in ("delete", "break") and stay is not None:
             site.tell(not_registered(stay) if name == "break" else deleted(stay))
             self.stay = None
@@ -154,7 +187,7 @@ class Story:
         """Whether the last requested boot of the stay was reported."""
         stay = self.stay
         return stay is not None and any(
-            (each.assignment, each.boot) == (stay.assignment, self.boots)
+            (each.machine, each.assignment, each.boot) == (stay.node, stay.assignment, self.boots)
             for each in self.site.said(MachineBooted)
         )
 
@@ -162,18 +195,18 @@ class Story:
         """Whether it was reported that the last requested boot of the stay has failed."""
         stay = self.stay
         return stay is not None and any(
-            (each.assignment, each.boot) == (stay.assignment, self.boots)
+            (each.machine, each.assignment, each.boot) == (stay.node, stay.assignment, self.boots)
             for each in self.site.said(MachineFailed)
         )
 
 
-def assigned(number: int) -> CWNodeAssigned:
-    """A stay of the machine."""
+def assigned(name: str, number: int) -> CWNodeAssigned:
+    """A stay of the machine under a name."""
     return CWNodeAssigned(
         org=ORG,
         cluster=CLUSTER,
         pool="train",
-        node=NAME,
+        node=name,
         zone=ZONE,
         assignment=number,
         uid="u",
@@ -182,13 +215,13 @@ def assigned(number: int) -> CWNodeAssigned:
     )
 
 
-def find_unwanted(site: Site) -> list[PowerRequested]:
+def find_unwanted(site: Site, name: str) -> list[PowerRequested]:
     """The requests to power on that no stay and no wipe wants, or of a machine not seen off.
 
-    No stay wants a machine to be powered on that was not wiped after an earlier one.
+    No stay wants a machine to be powered on that was not wiped as new, or after an earlier stay.
     """
     stay, power, unwanted = 0, Power.UNKNOWN, list[PowerRequested]()
-    is_unwiped = is_dirty = False
+    is_unwiped, is_dirty = True, False
     for envelope in site.world.envelopes(
         CWNodeAssigned,
         CWNodeDeleted,
@@ -197,7 +230,11 @@ def find_unwanted(site: Site) -> list[PowerRequested]:
         MachineWiped,
         PowerRequested,
     ):
-        match envelope.data:
+        message = envelope.data
+        assert isinstance(message, OfMachine | OfNode)
+        if message.machine_key != machine_key(ZONE, name):
+            continue
+        match message:
             case CWNodeAssigned(assignment=assignment):
                 stay, is_dirty, is_unwiped = assignment, is_unwiped, True
             case MachineWiped():
@@ -212,6 +249,45 @@ def find_unwanted(site: Site) -> list[PowerRequested]:
                 if not (is_for_wipe or is_for_stay) or power is not Power.OFF:
                     unwanted.append(request)
     return unwanted
+
+
+def find_unwiped(site: Site) -> list[Message]:
+    """The events that make a machine free on which something may be that was not wiped.
+
+    All names are those of one machine. It is new at first, and each power-on for a NodePool may
+    store something on it. Only a wipe that has passed ends that.
+    """
+    inventory, is_dirty, unwiped = Inventory(), True, list[Message]()
+    kinds = (WipeEnded, PowerRequested, *DEPARTURES, *MachineChanged.__args__, CWNodeAssigned)
+    for message in site.world.messages(*kinds):
+        before = inventory
+        match message:
+            case WipeEnded():
+                is_dirty = is_dirty and not message.passed
+            case PowerRequested():
+                is_dirty = is_dirty or message.boot_from == "cluster"
+            case CWNodeAssigned(machine_key=key, assignment=assignment):
+                inventory = hold(inventory, key, assignment)
+            case CWNodeDeleted() | CWNodeRegistrationFailed():
+                inventory = inventory.depart(message)
+            case _:
+                assert isinstance(message, MachineChanged)
+                inventory = inventory.fold_change(message)
+        if is_dirty and list_free(inventory) - list_free(before):
+            unwiped.append(message)
+    return unwiped
+
+
+def hold(inventory: Inventory, key: MachineKey, assignment: int) -> Inventory:
+    """The inventory in which a NodePool has a machine, perhaps too early."""
+    machine = inventory.machines[key]
+    is_early = machine.holder not in ("", TRIAGE)
+    return inventory if is_early else inventory.assign(key, "pool", assignment)
+
+
+def list_free(inventory: Inventory) -> set[MachineKey]:
+    """The machines that the allocator may give to a NodePool."""
+    return {key for key, each in inventory.machines.items() if not each.holder}
 
 
 def find_broken_rules(site: Site) -> list[str]:
@@ -229,6 +305,7 @@ def _kinds() -> tuple[type[Message], ...]:
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
 @example([("assign", 0), ("delete", 0), ("assign", 0), ("break", 0), ("repair", 0), ("read", 0)])
+@example([("send", 0), ("boot", 0), ("wiped", 0), ("assign", 0), ("leave", 0), ("rename", 0)])
 def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_desired(
     steps: list[Step],
 ) -> None:
@@ -243,13 +320,17 @@ def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_de
 def check_story(story: Story) -> None:
     """Lets everything go well from now on, and checks the whole story."""
     site, server = story.site, story.server
+    story.take(("return", 0))
     site.settle(100)
 
     numbers = [each.number for each in server.sent]
     assert len(numbers) == len(set(numbers))
-    assert find_unwanted(site) == []
+    assert [find_unwanted(site, name) for name in story.names] == [[] for _ in story.names]
     assert find_broken_rules(site) == []
-    assert len(site.said(MachineAdded)) == 1
+    assert find_unwiped(site) == []
+    added = [each.machine for each in site.said(MachineAdded)]
+    assert len(added) == len(set(added))
+    assert story.name in added
     if story.stay is not None and not story.has_failed():
         assert story.has_booted()
         assert is_on_for(server, story)

@@ -120,6 +120,8 @@ class Shown:
 
 async def show(shown: Shown, site: Site, lab: Lab, *, preempts: bool) -> None:
     """Power three machines on, wipe and free one that is preempted, and lose a controller."""
+    report("\neach machine is new: it is wiped before its first stay")
+    await site.until_free(MACHINES, WITHIN_S)
     await shown.run("apply", "-f", "-", content=MANIFEST)
     await shown.run("wait", "np/training", "--for", "condition=AtTarget", f"--timeout={WITHIN_S}s")
     await shown.run("machine", "list", "-o", "wide")
@@ -140,8 +142,8 @@ async def _preempt(shown: Shown, site: Site, node: str) -> None:
     await shown.run("preempt", node)
     report("its work has two minutes to end; then it is powered off, wiped, and free")
     wiped = site.rigs[node]
-    await site.until(lambda: "wipe" in "".join(wiped.booted), within_s=WITHIN_S)
-    await _until_shown(shown, node, "lastWiped")
+    await site.until(lambda: "wipe" in wiped.booted[-1], within_s=WITHIN_S)
+    await _until_shown(shown, node, "state: Free")
     await shown.run("machine", "describe", f"{ZONE}/{node}")
 
 

@@ -14,6 +14,7 @@ from yarl import URL
 
 from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched
 from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.events import MachineAdded, MachineWiped, PowerAnswered
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, Message, wrap
 from nodepool.contract.subjects import address_of, subject_of
@@ -314,6 +315,13 @@ class Site:
                 f"no {kind.__name__} of {machine} {fields} after:\n{self.story(machine)}"
             ) from None
         return found[count - 1]
+
+    async def until_free(self, count: int, within_s: float = PATIENCE_S) -> None:
+        """Return once so many new machines are free: added, and off again after a first wipe."""
+        await self.expect(MachineAdded, count=count, within_s=within_s)
+        if self.wipes:
+            await self.expect(MachineWiped, count=count, within_s=within_s, assignment=0)
+            await self.expect(PowerAnswered, count=2 * count, within_s=within_s, outcome="done")
 
     async def until(self, holds: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Return as soon as a condition holds."""

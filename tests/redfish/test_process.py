@@ -28,18 +28,18 @@ async def test_a_machine_is_powered_on_for_its_assignment_and_wiped_after_it(
     async with a_site(machines, tmp_path, 1, wipes=True) as site:
         rig = site.rigs["m0"]
         with site.process():
-            await site.expect(MachineAdded, "m0", wipes=True)
+            await site.until_free(1)
+            assert ["wipe" in each for each in rig.booted] == [True]
             stay = stay_of("m0", 1)
             await site.tell(stay)
             await site.expect(MachineBooted, "m0", assignment=1, boot=0)
-            assert rig.booted == [NODE_IMAGE]
+            assert rig.booted[1:] == [NODE_IMAGE]
             await site.tell(registered(stay), deleted(stay))
             await site.expect(MachineWiped, "m0", assignment=1)
-            await site.until(lambda: rig.front.carried_out[-1:] == ["ForceOff"])
-            await site.expect(ControllerReported, "m0", settled=4)
+            await site.expect(ControllerReported, "m0", settled=6)
 
-        assert rig.front.resets == ["On", "ForceOff", "On", "ForceOff"]
-        assert len(site.said(PowerAnswered, outcome="done")) == len(site.said(PowerRequested)) == 4
+        assert rig.front.resets == ["On", "ForceOff"] * 3
+        assert len(site.said(PowerAnswered, outcome="done")) == len(site.said(PowerRequested)) == 6
         audit(site)
 
 
@@ -63,7 +63,6 @@ async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
     machines: Emulator, tmp_path: Path
 ) -> None:
     async with a_site(machines, tmp_path, 1) as site:
-        good = site.inventory.read_text()
         site.inventory.write_text("kind: Rock")
         with site.process() as process:
             await until(lambda: count_events(process, "inventory refused") == 1)
@@ -71,7 +70,7 @@ async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
                 lambda: "must be one of Rack, BootProfile, WipeProfile" in readiness(process)
             )
 
-            site.inventory.write_text(good)
+            site.declare()
             await site.expect(MachineAdded, "m0")
             await until(lambda: "not ready" not in readiness(process))
             os.kill(process.pid, signal.SIGHUP)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from nodepool.contract.events import MachineAdded
 from redfish.cell import at_work, audit_round, make_nodes, remove_nodes
 from redfish.emulator import Emulator
 from redfish.site import a_site
@@ -13,7 +12,7 @@ async def test_a_node_pool_powers_machines_on_and_leaves_them_wiped_and_off(
 ) -> None:
     async with a_site(machines, tmp_path, 4, wipes=True) as site:
         with at_work(site):
-            await site.expect(MachineAdded, count=4)
+            await site.until_free(4)
             await make_nodes(site, 3, 60)
             await remove_nodes(site, 3, 60)
 

@@ -77,7 +77,7 @@ class Provider(World):
         first = len(self.log.entries)
         has_stored = super().process(host, even_if_quiet=even_if_quiet)
         if has_stored:
-            stored = map(_read_request, self.log.entries[first:])
+            stored = (_read(PowerRequested, each) for each in self.log.entries[first:])
             self.unsent.setdefault(id(host), []).extend(each for each in stored if each)
         return has_stored
 
@@ -88,6 +88,8 @@ class Site:
     def __init__(self, replicas: int = 1, others: Sequence[AnyService] = ()) -> None:
         self.world = Provider(replicas, others)
         self.servers: dict[str, Server] = {}
+        self._settled: dict[str, int] = {}
+        self._read = 0
 
     def declare(
         self,
@@ -97,6 +99,7 @@ class Site:
         *,
         wipes: bool = False,
         wipe_minutes: int = 60,
+        serial: str = "",
     ) -> Server:
         """The server of a machine that is declared from now on."""
         server = self.servers.setdefault(name, Server(name, power))
@@ -107,6 +110,7 @@ class Site:
             wipes=wipes,
             wipe_minutes=wipe_minutes,
             digest=digest,
+            serial=serial,
         )
         self.tell(declared)
         return server
@@ -153,10 +157,14 @@ class Site:
 
     def settled(self, server: Server) -> int:
         """The number of the last request to a server that was answered, or is overdue."""
-        answers, overdue = self.said(PowerAnswered), self.said(PowerOverdue)
-        numbers = [each.number for each in answers if each.machine == server.name]
-        numbers += [each.number for each in overdue if each.machine == server.name]
-        return max(numbers, default=0)
+        entries = self.world.log.entries
+        for entry in entries[self._read :]:
+            ended = _read(PowerAnswered, entry) or _read(PowerOverdue, entry)
+            if ended is not None:
+                last = self._settled.get(ended.machine, 0)
+                self._settled[ended.machine] = max(last, ended.number)
+        self._read = len(entries)
+        return self._settled.get(server.name, 0)
 
     def unsent(self, process: int = 0) -> list[PowerRequested]:
         """The requests that a process has to send."""
@@ -241,10 +249,10 @@ class Site:
         return [each.action for each in server.sent]
 
 
-def _read_request(entry: Entry) -> PowerRequested | None:
+def _read(kind: type[M], entry: Entry) -> M | None:
     address = address_of(entry.subject)
-    if address is None or address.name != PowerRequested.__name__:
+    if address is None or address.name != kind.__name__:
         return None
-    envelope = decode(PowerRequested, entry.subject, entry.content, {}, entry.position)
+    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
     assert not isinstance(envelope, Unreadable), envelope
     return envelope.data

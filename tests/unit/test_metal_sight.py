@@ -190,7 +190,12 @@ def test_the_answer_to_an_earlier_request_settles_nothing() -> None:
 def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
     event = build_declaration(KNOWN)
     declared = Declared(
-        event.instance_type, event.labels, event.wipes, event.wipe_minutes, event.digest
+        event.instance_type,
+        event.labels,
+        event.wipes,
+        event.wipe_minutes,
+        event.digest,
+        event.serial,
     )
 
     assert event.labels[RACK] == "r1"

@@ -979,6 +979,9 @@ SAMPLES: tuple[Message, ...] = (
     MaintainMachine(zone=LAB, machine=MACHINE, maintenance=True, reason="a new cable"),
     VerifyMachine(zone=LAB, machine=MACHINE),
     MachineDeclared(zone=LAB, machine=MACHINE, instance_type=KIND, wipe_minutes=240, digest="5f2b"),
+    MachineDeclared(zone=LAB, machine=MACHINE, instance_type=KIND, digest="5f2b", serial="SN1"),
+    MachineAdded(zone=LAB, machine=MACHINE, instance_type=KIND, wipes=True, unwiped=True),
+    MachineWiped(zone=LAB, machine=MACHINE, assignment=0),
 )
 
 

@@ -42,7 +42,7 @@ class Place:
 class KnownMachine:
     """A machine of the inventory: where it stands, how it is reached, what it is made of.
 
-    wipes: whether it is wiped after each stay; wipe_minutes: how long that may take.
+    wipes: whether it is wiped as new and after each stay; wipe_minutes: how long that may take.
     """
 
     zone: str

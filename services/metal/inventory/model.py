@@ -84,7 +84,8 @@ class Machine(Value):
 class Rack(Value):
     """A rack of machines of one type.
 
-    wipes: whether machines are wiped after each stay; each keeps the value of its addition.
+    wipes: whether machines are wiped as new ones and after each stay; each keeps the value of its
+        addition.
     controllers: how their controllers are reached.
     """
 

@@ -112,7 +112,7 @@ PROVIDER_RULES: Final[Mapping[ProviderRule, str]] = MappingProxyType(
         "MarkNotHeard": "an observed cordon or lock has a number that the provider has heard",
         "RepairNotNeeded": "only a machine that is out of service is repaired",
         "StateOutOfOrder": "a machine that is free or out of service changes its state in order",
-        "WipeNotRequested": "only a machine with `wipes` is wiped, after its last stay",
+        "WipeNotRequested": "only a machine with `wipes` is wiped, after its last stay or as new",
         "WipedTwice": "a machine is wiped once after each stay",
     }
 )

@@ -39,7 +39,7 @@ MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unf
 
 ControllerSilent: its controller does not answer.
 OtherMachine: the machine at the address is not the declared one.
-OtherType: it was added with another type, or without the wipes that are declared now.
+OtherType: it was added with another type or serial number, or without the wipes that are declared.
 Unfit: a part has failed, or differs from the inventory.
 PowerStuck: requests have not brought it into the desired power state.
 """

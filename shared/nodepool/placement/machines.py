@@ -57,7 +57,7 @@ class Machine:
 
     assignment: the number of its last stay. since: when its NodePool began to wait for it.
     wipes: whether its provider wipes it after each stay.
-    unwiped: whether a stay has begun since it was wiped; then it is never free.
+    unwiped: whether it is new, or a stay has begun, since it was wiped; then it is never free.
     out: whether its provider has taken it out of service while an operator holds it back.
     """
 
@@ -169,7 +169,8 @@ class Inventory:
         machine = self.machines.get(key)
         match event:
             case MachineAdded(zone=zone, machine=name, instance_type=kind, labels=labels):
-                added = Machine(zone, name, kind, labels, wipes=event.wipes)
+                added = Machine(zone, name, kind, labels, wipes=event.wipes, unwiped=event.unwiped)
+                added = replace(added, holder=added.next_holder)
                 return self if machine is not None else self._with(key, added)
             case MachineRepaired():
                 return self if machine is None else self._repair(key, machine)
@@ -252,7 +253,7 @@ class Inventory:
         return self if machine.holder else self._with_holder(key, TRIAGE)
 
     def _wipe(self, key: MachineKey, assignment: int) -> "Inventory":
-        """Return the inventory after the wipe that follows this stay of a machine.
+        """Return the inventory after the wipe that follows this stay of a machine, 0 before any.
 
         A machine in triage stays there. A Node is not wiped, whatever its provider says.
         """

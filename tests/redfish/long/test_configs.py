@@ -47,11 +47,11 @@ async def test_a_machine_gets_the_configuration_of_its_boot_while_this_is_wanted
 ) -> None:
     async with a_site(machines, tmp_path, 1, wipes=True) as site:
         rig = site.rigs["m0"]
-        rig.ends_wipe = None
         configure(site)
         with site.process():
             # given a machine that has booted for its cluster
-            await site.expect(MachineAdded, "m0")
+            await site.until_free(1)
+            rig.ends_wipe = None
             stay = stay_of("m0", 1)
             await site.tell(stay)
             await site.expect(MachineBooted, "m0")
@@ -83,7 +83,7 @@ async def test_a_machine_gets_the_configuration_of_its_boot_while_this_is_wanted
             wanted = {**named, "kernelArguments": [], "report": report}
             assert await get(wiping) == (HTTPStatus.OK, wanted)
             rig.end_wipe()
-            await site.expect(MachineWiped, "m0")
+            await site.expect(MachineWiped, "m0", assignment=1)
             assert await get(wiping) == over
 
         site.check_secrets("a-new-token", URL(first).name, URL(report).name)
@@ -95,13 +95,13 @@ async def refuses_forgeries(site: Site, address: str) -> None:
     for forged in (
         address[:-1] + ("0" if address[-1] != "0" else "1"),
         address.replace("/m0/", "/m1/"),
-        address.replace("/m0/1/", "/m0/2/"),
-        other.sign(config_path(ZONE, "m0", 1)),
+        address.replace("/m0/3/", "/m0/4/"),
+        other.sign(config_path(ZONE, "m0", 3)),
     ):
         refused = (HTTPStatus.FORBIDDEN, {"error": "no boot has this address"})
         assert await get(forged) == refused
     # This replica may not yet know a request that another one has sent.
-    soon = Addresses(site.report_url, KEY).sign(config_path(ZONE, "m0", 2))
+    soon = Addresses(site.report_url, KEY).sign(config_path(ZONE, "m0", 4))
     assert await get(soon) == (HTTPStatus.SERVICE_UNAVAILABLE, {"error": "not ready; try again"})
 
 

@@ -144,9 +144,9 @@ async def test_no_machine_is_handed_over_unwiped_whenever_the_process_is_killed(
 ) -> None:
     async with a_site(machines, tmp_path, 1, wipes=True) as site:
         rig = site.rigs["m0"]
-        rig.ends_wipe = None
         with site.process() as process:
-            await site.expect(MachineAdded, "m0")
+            await site.until_free(1)
+            rig.ends_wipe = None
             stay = stay_of("m0", 1)
             await site.tell(stay)
             await site.expect(MachineBooted, "m0")
@@ -157,8 +157,8 @@ async def test_no_machine_is_handed_over_unwiped_whenever_the_process_is_killed(
                 rig.end_wipe()
         with site.process():
             if not wipe_ends:
-                await site.expect(ControllerReported, "m0", power="On", settled=3)
-                assert site.said(MachineWiped) == []
+                await site.expect(ControllerReported, "m0", power="On", settled=5)
+                assert site.said(MachineWiped, assignment=1) == []
                 rig.end_wipe()
             await site.expect(MachineWiped, "m0", assignment=1)
             await site.tell(stay_of("m0", 2))

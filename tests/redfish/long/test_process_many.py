@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.contract.events import MachineAdded
 from redfish.cell import at_work, audit_round, make_nodes, remove_nodes
 from redfish.emulator import emulator
 from redfish.site import a_site
@@ -24,7 +23,7 @@ async def test_a_hundred_of_two_hundred_machines_become_nodes_and_are_wiped(
     with emulator(tmp_path) as machines:
         async with a_site(machines, tmp_path, count, wipes=True) as site:
             with at_work(site, hurry=False):
-                await site.expect(MachineAdded, count=count, within_s=PATIENCE_S)
+                await site.until_free(count, PATIENCE_S)
                 await make_nodes(site, nodes, PATIENCE_S)
                 await remove_nodes(site, nodes, PATIENCE_S)
 

@@ -92,7 +92,7 @@ class Machine:
 
     assignment: the number of its last assignment; 0 before the first.
     wipes: whether it is wiped after each stay.
-    unwiped: whether a stay has begun since it was wiped.
+    unwiped: whether it was new, or a stay has begun, since it was wiped.
     zapped: whether it was being wiped, as it was known at each position.
     """
 

@@ -23,7 +23,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes a report of a machine."""
     match message:
         case MachineAdded():
-            _added(facts, message)
+            _added(facts, message, origin)
         case MachineRepaired():
             machine = facts.machines[message.machine_key]
             if machine.holder == TRIAGE:
@@ -54,9 +54,11 @@ def _wiped(machine: Machine, message: MachineWiped, origin: Origin) -> None:
     machine.hold("" if machine.holder == ZAP else machine.holder, origin.position)
 
 
-def _added(facts: Facts, message: MachineAdded) -> None:
+def _added(facts: Facts, message: MachineAdded, origin: Origin) -> None:
     labels = dict(message.labels)
     machine = Machine(message.zone, message.instance_type, labels, wipes=message.wipes)
+    machine.unwiped = message.unwiped
+    machine.hold("", origin.position)
     facts.machines[message.machine_key] = machine
 
 

@@ -74,7 +74,7 @@ class Machine:
     assignment: the number of its last stay, which may be over.
     stay: its current stay.
     wipes: whether it is wiped after each stay.
-    unwiped: whether a stay has begun since it was wiped.
+    unwiped: whether it was new, or a stay has begun, since it was wiped.
     wiping: whether its wipe is requested, and neither done nor failed.
     """
 
@@ -210,8 +210,8 @@ def fold_said(state: State, message: ProviderSays) -> State:
     key = message.machine_key
     match message:
         case on.MachineAdded():
-            machine = state.machines.get(key, Machine(wipes=message.wipes))
-            return state.with_machine(key, machine)
+            added = Machine(wipes=message.wipes, unwiped=message.unwiped).returned()
+            return state.with_machine(key, state.machines.get(key, added))
         case on.MachineRepaired() | on.MachineStateChanged() | on.MachineWiped():
             known = state.machines.get(key)
             return state if known is None else state.with_machine(key, _move(known, message))

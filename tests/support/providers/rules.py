@@ -57,8 +57,9 @@ def _of_place(
 
 
 def _of_wipe(machine: Machine, event: on.MachineWiped) -> Iterator[ProviderRule]:
-    is_over = machine.stay is None and machine.assignment == event.assignment > 0
-    if not (machine.wipes and is_over):
+    is_over = machine.stay is None and machine.assignment == event.assignment
+    is_new = not event.assignment
+    if not (machine.wipes and is_over) or (is_new and not machine.unwiped):
         yield "WipeNotRequested"
     elif not machine.unwiped:
         yield "WipedTwice"

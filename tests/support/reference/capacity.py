@@ -286,6 +286,8 @@ class CapacityModel:
                 kind = message.instance_type
                 machine = Machine(message.machine, message.zone, kind, labels)
                 machine.wipes = message.wipes
+                machine.unwiped = message.unwiped
+                machine.give_back()
                 self.machines[key] = machine
             case MachineRepaired(machine_key=key):
                 if self.machines[key].holder == TRIAGE:

@@ -15,13 +15,14 @@ from nodepool.contract.pods import Pod
 
 
 class MachineAdded(ProviderEvent):
-    """A machine exists and is free.
+    """A machine exists, and is free unless it has to be wiped first.
 
     instance_type, labels: its type and its topology labels.
     boot_seconds: how long it takes to boot, in seconds, where it is simulated.
     verify_seconds, failures_per_day, repair_seconds, seed: as in the command `AddMachines`.
     wipes: whether its provider wipes it after each stay; then it is free once it has been wiped.
     wipe_seconds: how long a wipe takes, in seconds, where it is simulated.
+    unwiped: whether it has to be wiped before its first stay; then it is free after `MachineWiped`.
     """
 
     instance_type: str
@@ -33,6 +34,7 @@ class MachineAdded(ProviderEvent):
     seed: int = 0
     wipes: bool = False
     wipe_seconds: float = 0
+    unwiped: bool = False
 
 
 class MachineStateChanged(ProviderEvent):
@@ -54,9 +56,9 @@ class MachineRepaired(ProviderEvent):
 
 
 class MachineWiped(ProviderEvent):
-    """Nothing is left on a machine of what its last stay has stored there.
+    """Nothing is left on a machine of what its last stay, or anything before, has stored there.
 
-    assignment: the assignment of this stay.
+    assignment: the assignment of this stay; 0 if the machine is wiped before its first stay.
     """
 
     assignment: int

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from nodepool.contract.grammar import LABEL_LIMIT
 from nodepool.contract.health import NodeFault
 from nodepool.contract.messages import Event, OfRealMachine
 from nodepool.contract.real_machines import (
@@ -34,6 +35,7 @@ class MachineDeclared(Event, OfRealMachine):
     wipe_minutes: how long its next wipe may take.
     digest: changes whenever its controller or its expected hardware is declared otherwise; what was
         read before says nothing of the machine that is declared now.
+    serial: the serial number that it has to show; empty in the events of earlier releases.
     """
 
     speaker: ClassVar[str] = "redfish"
@@ -43,6 +45,7 @@ class MachineDeclared(Event, OfRealMachine):
     wipes: bool = True
     wipe_minutes: Annotated[int, Field(ge=1, le=WIPE_MINUTES_MAX)] = 60
     digest: Annotated[str, Field(max_length=128)]
+    serial: Annotated[str, Field(max_length=LABEL_LIMIT)] = ""
 
 
 class MachineUndeclared(Event, OfRealMachine):

@@ -1,0 +1,272 @@
+"""A real machine that is new is wiped before its first stay, whatever its name was before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from conformance.requests import not_registered
+from nodepool.contract.catalog import ZONES
+from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
+from nodepool.contract.events import (
+    CommandRefused,
+    CWNodeAssigned,
+    MachineAdded,
+    MachineBooted,
+    MachineConditionChanged,
+    MachineFailed,
+    MachineRepaired,
+    MachineStateChanged,
+    MachineUndeclared,
+    MachineWiped,
+    PowerRequested,
+)
+from nodepool.contract.keys import machine_key
+from nodepool.contract.node_states import MachineState
+from nodepool.contract.real_machines import Power
+from nodepool.placement.machines import Inventory, MachineChanged
+from support.constants import CLUSTER, H100, ORG, ZONE
+from support.real_machines import Server, Site
+
+NAME, NEXT_NAME = "g000001", "g000002"
+
+
+@pytest.fixture(autouse=True)
+def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog in which a zone belongs to `metal`."""
+    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
+    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+
+
+def a_new_machine(power: Power = Power.OFF) -> tuple[Site, Server]:
+    """A machine that needs wipes, is declared and was read; its first request is stored."""
+    site = Site()
+    server = site.declare(NAME, power, wipes=True)
+    site.see(server)
+    return site, server
+
+
+def assigned(name: str = NAME, number: int = 1) -> CWNodeAssigned:
+    """A stay of a machine in a NodePool."""
+    return CWNodeAssigned(
+        org=ORG,
+        cluster=CLUSTER,
+        pool="train",
+        node=name,
+        zone=ZONE,
+        assignment=number,
+        uid="u",
+        instance_type=H100,
+        message="assigned",
+    )
+
+
+def boots_of(server: Server) -> Sequence[str]:
+    """What a server was powered on from, in order."""
+    return [each.boot_from for each in server.sent if each.action == "on"]
+
+
+def is_free(site: Site, name: str = NAME) -> bool:
+    """Whether the allocator may give a machine to a NodePool."""
+    inventory = Inventory()
+    for event in site.world.messages(
+        MachineAdded, MachineWiped, MachineRepaired, MachineStateChanged
+    ):
+        assert isinstance(event, MachineChanged)
+        inventory = inventory.fold_change(event)
+    machine = inventory.machines.get(machine_key(ZONE, name))
+    return machine is not None and not machine.holder
+
+
+def test_a_new_machine_is_wiped_before_it_is_free() -> None:
+    # given a machine that the inventory has for the first time
+    site, server = a_new_machine()
+
+    # then it is known, and wiped before any NodePool gets it
+    (added,) = site.said(MachineAdded)
+    assert added.unwiped
+    assert not is_free(site)
+    (request,) = site.said(PowerRequested)
+    assert (request.action, request.boot_from, request.wipe) == ("on", "wipe", 1)
+    assert request.reason == "the machine is new, and is wiped before its first stay"
+
+    # when its wipe is confirmed
+    site.settle(5)
+
+    # then it is free, and off
+    assert [each.assignment for each in site.said(MachineWiped)] == [0]
+    assert is_free(site)
+    assert site.actions(server) == ["on", "off"]
+
+
+def test_a_new_machine_that_is_on_loses_its_power_before_it_is_wiped() -> None:
+    site, server = a_new_machine(Power.ON)
+
+    site.settle(6)
+
+    assert site.actions(server) == ["off", "on", "off"]
+    assert is_free(site)
+
+
+def test_a_machine_that_is_added_again_under_another_name_is_wiped_before_its_first_stay() -> None:
+    # given a machine that has left the inventory in the middle of a stay, so that it is not wiped
+    site, server = a_new_machine()
+    site.settle(5)
+    site.tell(assigned())
+    site.settle(2)
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+    site.settle(2)
+
+    # when it is added under another name
+    again = site.declare(NEXT_NAME, server.power, wipes=True)
+    site.see(again)
+
+    # then it is off, and wiped, before another organisation gets it
+    assert not is_free(site, NEXT_NAME)
+    site.settle(5)
+    assert boots_of(again) == ["wipe"]
+    assert is_free(site, NEXT_NAME)
+
+
+def test_a_machine_that_comes_back_under_its_own_name_is_not_wiped_again() -> None:
+    # given a machine that was wiped after its last stay, and has left the inventory
+    site, server = a_new_machine()
+    site.settle(5)
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+    site.settle(2)
+
+    # when it is declared again
+    site.declare(NAME, wipes=True)
+    site.settle(3)
+
+    # then it is free without another wipe
+    assert boots_of(server) == ["wipe"]
+    assert len(site.said(MachineRepaired)) == 1
+    assert is_free(site)
+
+
+def test_another_machine_does_not_get_the_name_of_one_that_was_wiped() -> None:
+    # given a free machine with a serial number
+    site = Site()
+    server = site.declare(NAME, wipes=True, serial="SN1")
+    site.see(server)
+    site.settle(5)
+    assert is_free(site)
+
+    # when the inventory has another machine under its name
+    site.declare(NAME, digest="another", wipes=True, serial="SN2")
+    site.see(server, digest="another")
+    site.run()
+
+    # then that machine is for no NodePool, and the reason says what to do
+    (condition,) = site.said(MachineConditionChanged)
+    assert condition.type == "OtherType"
+    assert condition.message == (
+        "the inventory declares it with the serial number SN2, and it was added with SN1:"
+        " give it another name"
+    )
+    assert not is_free(site)
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.run()
+    site.see(server, digest="another")
+    assert not is_free(site)
+
+    # and the first machine comes back with its own number, however it is written
+    site.declare(NAME, digest="d", wipes=True, serial="sn1")
+    site.see(server)
+    site.settle(3)
+    assert is_free(site)
+
+
+def test_a_machine_that_was_added_before_its_number_was_known_keeps_its_name() -> None:
+    # given a machine that an earlier release has declared, without a serial number
+    site, server = a_new_machine()
+    site.settle(5)
+
+    # when its number is declared, and then another one
+    site.declare(NAME, wipes=True, serial="SN1")
+    site.settle(2)
+    assert is_free(site)
+    site.declare(NAME, wipes=True, serial="SN2")
+    site.run()
+
+    # then only the other number is that of another machine
+    assert not is_free(site)
+    assert boots_of(server) == ["wipe"]
+
+
+def test_a_new_machine_whose_wipe_fails_is_out_of_service_until_another_wipe_is_confirmed() -> None:
+    # given a new machine whose wipe says that it has failed
+    site, server = a_new_machine()
+    site.send()
+    site.end_wipe(server, passed=False, cause="a disk cannot be erased")
+
+    # then it is out of service with the cause
+    (failed,) = site.said(MachineStateChanged)
+    assert failed.state is MachineState.ZAP_FAIL
+    assert "a disk cannot be erased" in failed.cause
+    assert not is_free(site)
+
+    # when it is repaired
+    site.settle(3)
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(6)
+
+    # then another wipe frees it
+    assert [each.wipe for each in server.sent if each.boot_from == "wipe"] == [1, 2]
+    assert is_free(site)
+
+
+def test_a_new_machine_that_a_nodepool_gets_before_it_is_wiped_does_not_boot() -> None:
+    # given a new machine that is being wiped
+    site, server = a_new_machine()
+
+    # when a NodePool gets it all the same
+    site.tell(assigned())
+    site.settle(3)
+
+    # then its boot has failed, and it is wiped once it is repaired
+    (failed,) = site.said(MachineFailed)
+    assert "not wiped" in failed.cause
+    assert not site.said(MachineBooted)
+    site.tell(not_registered(assigned()), VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(6)
+    assert "cluster" not in boots_of(server)
+    assert [each.assignment for each in site.said(MachineWiped)] == [1]
+
+
+def test_a_new_machine_on_which_people_work_is_wiped_once_they_have_ended() -> None:
+    # given a machine that is in maintenance before its first reading
+    site = Site()
+    server = site.declare(NAME, wipes=True)
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"))
+    site.settle(2)
+    assert server.sent == []
+
+    # when the work has ended
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.settle(5)
+
+    # then it is wiped, and free
+    assert boots_of(server) == ["wipe"]
+    assert is_free(site)
+
+
+def test_the_power_of_a_new_machine_that_is_wiped_is_not_for_operators() -> None:
+    site, _ = a_new_machine()
+
+    site.tell(SetMachinePower(zone=ZONE, machine=NAME, power="off"))
+    site.run()
+
+    (refused,) = site.said(CommandRefused)
+    assert "the machine is wiped: wait for that" in refused.message
+
+
+def test_a_new_machine_of_a_rack_without_wipes_is_free_as_it_is() -> None:
+    site = Site()
+    server = site.declare(NAME)
+
+    site.see(server)
+
+    assert is_free(site)
+    assert not site.said(PowerRequested)
