@@ -247,16 +247,19 @@ def _ends(path: str, ends: set[str]) -> bool:
 
 @asynccontextmanager
 async def fronted(
-    machine: Emulated, tls: ssl.SSLContext | None = None, **faults: Any
+    machine: Emulated, tls: ssl.SSLContext | None = None, host: str = HOST, **faults: Any
 ) -> AsyncIterator[Front]:
-    """A controller in front of an emulated machine, inside the context."""
+    """A controller in front of an emulated machine, inside the context.
+
+    host: where it listens, if it stands for the controllers at several addresses.
+    """
     front = Front(machine, scheme="https" if tls else "http", **faults)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", front.serve)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, HOST, front.port, ssl_context=tls).start()
+        await web.TCPSite(runner, host, front.port, ssl_context=tls).start()
         yield front
     finally:
         front.let_go()

@@ -6,18 +6,31 @@ from contextlib import AsyncExitStack
 from metal.host.redfish.controller import Controller
 from metal.host.redfish.controllers import Controllers
 from metal.host.redfish.limits import Limits
-from metal.reading import Part, Reading, ResetType
+from metal.inventory.inventory import Place
+from metal.reading import BootTarget, Part, Reading, ResetType
 from metal.replies import Done, Failure, Trouble
 from redfish.emulator import Emulator
 from redfish.front import ENVIRONMENT, Front, fronted
 
 NO_PARTS: frozenset[Part] = frozenset()
-FEW = Limits(at_once=4, suspects=2, request_s=60, pause_least_s=0, pause_most_s=0)
-"""Turns for four calls at a time."""
+ANYWHERE = "0.0.0.0"
+"""All addresses of this machine; each in 127.0.0.0/8 is one."""
+FEW = Limits(
+    at_once=7,
+    suspects=3,
+    power=1,
+    suspects_power=1,
+    request_s=60,
+    pause_least_s=0,
+    pause_most_s=0,
+)
+"""Turns for seven calls: three readings, two of suspects, and a power request for both kinds."""
+SLOW = 300
+"""How many controllers are slow."""
 
 
 async def test_a_silent_controller_keeps_no_other_one_waiting(machines: Emulator) -> None:
-    limits = Limits(at_once=3, suspects=1, request_s=60)
+    limits = Limits(at_once=5, suspects=2, power=1, suspects_power=1, request_s=60)
     async with (
         fronted(machines.machine()) as silent,
         fronted(machines.machine()) as well,
@@ -55,7 +68,7 @@ async def test_a_whole_rack_that_is_silent_keeps_no_other_machine_waiting(
         assert isinstance(await controllers.open(well.place()).read(), Reading)
 
         assert not any(task.done() for task in silent)
-        assert sum(front.holding > 0 for front in rack) <= FEW.suspects
+        assert sum(front.holding > 0 for front in rack) <= 2
         for front in rack:
             front.let_go()
         assert all(isinstance(found, Reading) for found in await asyncio.gather(*silent))
@@ -78,13 +91,116 @@ async def test_all_calls_together_are_bounded(machines: Emulator) -> None:
             front.held = {"/Sessions"}
         opened = [controllers.open(front.place()) for front in fronts]
         reading = [asyncio.create_task(each.read(NO_PARTS)) for each in opened]
-        await asyncio.gather(*(front.holds() for front in fronts[:2]))
+        await asyncio.gather(*(front.holds() for front in fronts[:3]))
 
-        assert [len(front.received) for front in fronts] == [1, 1, 0, 0, 0, 0]
+        assert [len(front.received) for front in fronts] == [1, 1, 1, 0, 0, 0]
 
         for front in fronts:
             front.let_go()
         assert all(isinstance(found, Reading) for found in await asyncio.gather(*reading))
+
+
+async def test_hundreds_of_slow_controllers_delay_no_power_request_of_a_machine_that_is_well(
+    machines: Emulator,
+) -> None:
+    # given controllers that are slow, each at an address of its own, and all turns for readings
+    async with (
+        fronted(machines.machine(), host=ANYWHERE, held={""}) as slow,
+        fronted(machines.machine()) as well,
+        Controllers(Limits(request_s=60), ENVIRONMENT) as controllers,
+    ):
+        opened = [controllers.open(each) for each in many_places(slow)]
+        reading = [asyncio.create_task(each.read()) for each in opened]
+        limits = Limits()
+        await slow.holds(limits.at_once - limits.suspects - limits.power)
+
+        # when a machine that is well has to be powered on
+        controller = controllers.open(well.place())
+        found = await controller.read(NO_PARTS, is_power=True)
+        assert await controller.set_boot(BootTarget.PXE) is None
+        done = await controller.reset(ResetType.ON)
+
+        # then it is, before any of the slow controllers has answered
+        assert isinstance(found, Reading)
+        assert done == Done()
+        assert not any(each.done() for each in reading)
+        assert slow.holding == limits.at_once - limits.suspects - limits.power
+        for each in reading:
+            each.cancel()
+
+
+async def test_power_requests_to_slow_controllers_delay_no_reading_and_no_other_power_request(
+    machines: Emulator,
+) -> None:
+    # given controllers whose last reading has taken a sixth of its time
+    now = 0.0
+    async with (
+        fronted(machines.machine(), host=ANYWHERE) as slow,
+        fronted(machines.machine()) as well,
+        Controllers(FEW, ENVIRONMENT, clock=lambda: now) as controllers,
+    ):
+        opened = [controllers.open(each) for each in many_places(slow)[:6]]
+        for each in opened:
+            slow.held, slow.released = {slow.machine.id}, asyncio.Event()
+            reading = asyncio.create_task(each.read(NO_PARTS))
+            await slow.holds(slow.holding + 1)
+            now += FEW.call_s / 6
+            slow.let_go()
+            assert isinstance(await reading, Reading)
+
+        # when all of them are to be reset
+        slow.held, slow.released, before = {slow.machine.id}, asyncio.Event(), slow.holding
+        resets = [asyncio.create_task(each.reset(ResetType.ON)) for each in opened]
+        await slow.holds(before + FEW.suspects)
+
+        # then they share the turns of suspects, and a machine that is well is read and reset
+        controller = controllers.open(well.place())
+        assert isinstance(await controller.read(), Reading)
+        assert await controller.reset(ResetType.ON) == Done()
+        assert not any(each.done() for each in resets)
+        assert slow.holding == before + FEW.suspects
+
+        # and those that have been quick once are no suspects any more
+        slow.let_go()
+        assert await asyncio.gather(*resets) == [Done()] * 6
+        slow.held, slow.released, before = {slow.machine.id}, asyncio.Event(), slow.holding
+        readings = [asyncio.create_task(each.read(NO_PARTS)) for each in opened]
+        await slow.holds(before + 3)
+        slow.let_go()
+        await asyncio.gather(*readings)
+
+
+def many_places(front: Front) -> list[Place]:
+    """The places of hundreds of controllers, each with an address of its own."""
+    hosts = [f"127.0.{1 + number // 250}.{1 + number % 250}" for number in range(SLOW)]
+    return [front.place(address=f"http://{host}:{front.port}") for host in hosts]
+
+
+async def test_the_systems_behind_one_controller_have_two_calls_at_a_time_together(
+    machines: Emulator, controllers: Controllers
+) -> None:
+    # given two systems behind one controller, and a third machine
+    async with (
+        fronted(machines.machine()) as front,
+        fronted(machines.machine()) as third,
+    ):
+        other = front.place(system=machines.machine().id)
+        opened = [controllers.open(front.place()), controllers.open(other)]
+        for each in opened:
+            assert isinstance(await each.read(NO_PARTS), Reading)
+
+        # when each system is read twice
+        front.held = {front.machine.id, other.system}
+        front.received.clear()
+        readings = [asyncio.create_task(each.read(NO_PARTS)) for each in opened * 2]
+        await front.holds(2)
+        assert isinstance(await controllers.open(third.place()).read(NO_PARTS), Reading)
+
+        # then their controller gets two requests at a time
+        assert len(front.received) == 2
+        front.let_go()
+        assert all(isinstance(found, Reading) for found in await asyncio.gather(*readings))
+        assert len(front.received) == 4
 
 
 async def test_a_controller_has_two_calls_at_a_time(

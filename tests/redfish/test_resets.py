@@ -209,15 +209,18 @@ async def test_a_reset_that_has_waited_for_its_turn_is_not_sent_if_it_must_not_b
         if late:
             raise TooLate
 
-    one = Limits(at_once=2, suspects=1)
+    one = Limits(at_once=4, suspects=2, power=1, suspects_power=1)
     async with (
         Controllers(one, ENVIRONMENT) as controllers,
         fronted(machines.machine(), held={"/Sessions"}) as slow,
         fronted(machines.machine()) as front,
     ):
-        # given a reset that waits because another controller is slow
-        reading = asyncio.create_task(controllers.open(slow.place()).read())
-        await slow.holds()
+        # given a reset that waits because two other machines are slow to be reset
+        others = [
+            asyncio.create_task(controllers.open(slow.place()).reset(ResetType.ON))
+            for _ in range(2)
+        ]
+        await slow.holds(2)
         reset = asyncio.create_task(controllers.open(front.place()).reset(ResetType.ON, check))
         await asyncio.sleep(0)
 
@@ -228,7 +231,7 @@ async def test_a_reset_that_has_waited_for_its_turn_is_not_sent_if_it_must_not_b
         # then it is not sent
         with pytest.raises(TooLate):
             await reset
-        await reading
+        await asyncio.gather(*others)
         assert front.resets == []
 
 

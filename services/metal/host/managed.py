@@ -1,7 +1,8 @@
 """The machines of the inventory, each with its declaration and its controller."""
 
 import asyncio
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from metal.declaring import build_declaration
@@ -28,11 +29,17 @@ class ManagedMachines:
         self.inventory: Inventory | None = None
         self._controllers = controllers
         self._machines: dict[MachineKey, Managed] = {}
+        self._behind: defaultdict[str, set[MachineKey]] = defaultdict(set)
         self._closing: set[asyncio.Task[None]] = set()
 
     def get(self, key: MachineKey) -> Managed | None:
         """Return a machine; None if the inventory does not have it."""
         return self._machines.get(key)
+
+    def list_beside(self, key: MachineKey) -> Collection[MachineKey]:
+        """Return a machine, and those behind the same controller."""
+        managed = self._machines.get(key)
+        return self._behind[managed.known.place.address] if managed is not None else {key}
 
     def keys(self) -> Iterable[MachineKey]:
         """Return the keys of all machines."""
@@ -41,6 +48,7 @@ class ManagedMachines:
     def replace(self, inventory: Inventory) -> None:
         """Take over an inventory; a controller whose place has changed is opened again."""
         before, self._machines = self._machines, {}
+        self._behind.clear()
         for key, known in inventory.machines.items():
             old = before.get(key)
             if old is not None and old.known.place == known.place:
@@ -48,6 +56,7 @@ class ManagedMachines:
             else:
                 controller = self._controllers.open(known.place)
             self._machines[key] = Managed(known, build_declaration(known), controller)
+            self._behind[known.place.address].add(key)
         for left in before.values():
             task = asyncio.create_task(self._controllers.close(left.controller))
             self._closing.add(task)

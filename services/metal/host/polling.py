@@ -7,7 +7,8 @@ again that got lost, and does not repeat an observation of another replica.
 import asyncio
 import random
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from metal.declaring import is_declared
@@ -76,19 +77,21 @@ class Poller:
             self._term.put(key, self._clock())
             self._turn.set()
 
-    def hold(self, key: MachineKey) -> None:
-        """Stop reading a machine, because a power request to its controller must not wait."""
-        self._held[key] += 1
-        polled = self._term.polled.get(key) if self._term is not None else None
-        if polled is not None and polled.interrupt is not None:
-            polled.interrupt()
-
-    def release(self, key: MachineKey) -> None:
-        """Read a machine again after `hold`."""
-        self._held[key] -= 1
-        if not self._held[key]:
-            del self._held[key]
-        self.wake(key)
+    @contextmanager
+    def holding(self, key: MachineKey) -> Iterator[None]:
+        """Read no machine behind the controller of this one: a power request must not wait."""
+        held = self._machines.list_beside(key)
+        for each in held:
+            self._held[each] += 1
+            polled = self._term.polled.get(each) if self._term is not None else None
+            if polled is not None and polled.interrupt is not None:
+                polled.interrupt()
+        try:
+            yield
+        finally:
+            self._held -= Counter(held)
+            for each in held:
+                self.wake(each)
 
     def begin(self) -> None:
         """Read all machines soon, because the inventory has changed."""

@@ -90,13 +90,9 @@ class Sender:
             task.cancel()
 
     async def _send_alone(self, request: PowerRequested, due: datetime) -> None:
-        """Carry out a request while nothing else is asked of its controller."""
-        key = request.machine_key
-        self._poller.hold(key)
-        try:
+        """Carry out a request while its controller is not read."""
+        with self._poller.holding(request.machine_key):
             await self._send(request, due)
-        finally:
-            self._poller.release(key)
 
     async def _send(self, request: PowerRequested, due: datetime) -> None:
         """Carry out a request, and say what became of it, unless it is overdue."""
@@ -167,7 +163,7 @@ class Sender:
         """Set what a machine boots from once; raise _Refusal if its controller has not kept it."""
         profile = self._find_profile(managed, request)
         self._check_told(profile)
-        reading = await managed.controller.read(frozenset())
+        reading = await managed.controller.read(frozenset(), is_power=True)
         if isinstance(reading, Failure):
             raise _Refusal(f"the machine could not be read before its power-on: {reading.text}")
         if stranger := find_stranger(managed.known, reading):

@@ -1,4 +1,4 @@
-"""The calls to one controller: a few at a time, bounded in time, with a pause after a failure."""
+"""The calls for one machine: a few at a time, bounded in time, with a pause after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,12 +14,16 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Makes the calls to one controller; raises Fault for a call that failed, or was not made."""
+    """Makes the calls for one machine; raises Fault for a call that failed, or was not made.
 
-    def __init__(self, shared: Shared) -> None:
+    address: of its controller, which may be that of other machines too.
+    """
+
+    def __init__(self, shared: Shared, address: str) -> None:
         self._shared = shared
-        self._turns = asyncio.Semaphore(shared.limits.per_controller)
+        self._turns = shared.lanes.turns_of(address)
         self._failures = 0
+        self._is_slow = False
         self._last: Failure | None = None
         self._until = 0.0
 
@@ -28,16 +32,22 @@ class Calls:
         """Whether the last call has failed."""
         return self._failures > 0
 
-    async def make(self, call: Callable[[], Awaitable[T]], within_s: float = 0.0) -> T:
+    async def make(
+        self, call: Callable[[], Awaitable[T]], within_s: float = 0.0, *, is_power: bool = False
+    ) -> T:
         """Return what a call returns, when it is its turn; raise Fault if it fails.
 
         within_s: how long the call may take; 0 for the limit of all calls.
+        is_power: whether it is for a power request.
         """
-        seconds = within_s or self._shared.limits.call_s
+        seconds, clock = within_s or self._shared.limits.call_s, self._shared.clock
         self._check_pause()
-        async with self._turns, self._shared.lanes.turn(has_failed=self.has_failed):
+        is_suspect = self.has_failed or self._is_slow
+        lanes = self._shared.lanes
+        async with self._turns, lanes.turn(is_suspect=is_suspect, is_power=is_power):
             # Another call may have failed since this one began to wait.
             self._check_pause()
+            began = clock()
             try:
                 async with asyncio.timeout(seconds):
                     result = await call()
@@ -48,6 +58,8 @@ class Calls:
                 late = Fault(Trouble.TIMED_OUT, f"not all was answered within {seconds:g} s")
                 self._note(late.failure)
                 raise late from None
+            finally:
+                self._is_slow = clock() - began >= seconds * self._shared.limits.slow
             self._failures, self._last = 0, None
             return result
 

@@ -44,7 +44,7 @@ class Controller:
         self._secrets = Secrets()
         self._wire = Wire(shared.session, place, shared.limits, self._secrets)
         self._login = Login(self._wire, place.credentials, shared.environment, self._secrets)
-        self._calls = Calls(shared)
+        self._calls = Calls(shared, place.address)
         self._paths = Paths()
 
     async def read(
@@ -52,12 +52,18 @@ class Controller:
         parts: frozenset[Part] = ALL_PARTS,
         above: Position = LOG_START,
         entries: int = ENTRIES,
+        *,
+        is_power: bool = False,
     ) -> Reading | Failure:
-        """Return a reading with these parts, and so many of the log's entries above a position."""
+        """Return a reading with these parts, and so many of the log's entries above a position.
+
+        is_power: whether a power request needs it, which waits for no other reading.
+        """
         try:
             return await self._calls.make(
                 lambda: self._collector().read(parts, above, entries),
                 within_s=self._limits.parts_s if parts else self._limits.call_s,
+                is_power=is_power,
             )
         except Fault as fault:
             return self._tell(fault)
@@ -69,7 +75,7 @@ class Controller:
         A later reading shows whether the controller has kept it.
         """
         try:
-            await self._calls.make(lambda: self._set_boot(target, uri))
+            await self._calls.make(lambda: self._set_boot(target, uri), is_power=True)
         except Fault as fault:
             return self._tell(fault)
         return None
@@ -77,7 +83,7 @@ class Controller:
     async def read_boot(self) -> BootOverride | Failure | None:
         """Return what the machine boots from next; None if the controller has no such setting."""
         try:
-            found = await self._calls.make(self._boot_document)
+            found = await self._calls.make(self._boot_document, is_power=True)
         except Fault as fault:
             return self._tell(fault)
         return boot_override(found.document)
@@ -90,7 +96,7 @@ class Controller:
         """
         sent: list[ResetType] = []
         try:
-            await self._calls.make(lambda: self._reset(kind, sent, check))
+            await self._calls.make(lambda: self._reset(kind, sent, check), is_power=True)
         except Fault as fault:
             reason = self._tell(fault)
             return Unknown(reason) if sent and fault.may_have_acted else Refused(reason)

@@ -14,9 +14,12 @@ class Limits:
     parts_s: how long a reading with parts may take.
     closing_s: how long all sessions together may take to be ended.
     answer_bytes: how large an answer may be.
-    per_controller: the calls at a time to one controller.
+    per_controller: the calls at a time to one controller, for all systems behind it.
     at_once: the calls at a time to all controllers.
-    suspects: how many of these may be to controllers whose last call has failed.
+    suspects: how many of these may be to controllers whose last call has failed, or was slow.
+    power, suspects_power: how many of the other calls, and of those to suspects, are kept for power
+        requests, so that no reading takes them.
+    slow: the share of its time from which on a call was slow.
     pause_least_s, pause_most_s: how long a controller is left alone after its first failure, and at
         most after many.
     members: how many processors, interfaces and the like a machine may have, and how many entries
@@ -35,6 +38,9 @@ class Limits:
     per_controller: int = 2
     at_once: int = 128
     suspects: int = 32
+    power: int = 16
+    suspects_power: int = 8
+    slow: float = 1 / 6
     pause_least_s: float = 5.0
     pause_most_s: float = 300.0
     members: int = 64
@@ -43,7 +49,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Raise ValueError if a bound leaves no room for a call."""
-        if not 1 <= self.suspects < self.at_once:
-            raise ValueError("suspects must lie between 1 and at_once - 1")
+        if not 1 <= self.power < self.at_once - self.suspects:
+            raise ValueError("power must lie between 1 and at_once - suspects - 1")
+        if not 1 <= self.suspects_power < self.suspects:
+            raise ValueError("suspects_power must lie between 1 and suspects - 1")
         if not 1 <= self.per_controller <= 2:
             raise ValueError("per_controller must be 1 or 2, as much as controllers stand")
