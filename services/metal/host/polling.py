@@ -241,16 +241,7 @@ class Poller:
         polled.failures, polled.trouble = 0, None
         if polled.is_complete:
             polled.note_complete(self._clock(), random.random() * COMPLETE_S)
-            seen = machine.seen
-            last = max(polled.check, seen.check if seen is not None else 0)
-            late = machine.check
-            if late is not None and late.due > self._replica.now():
-                late = None
-            polled.check = last if found.unread and late is None else checks
-            if not found.unread:
-                polled.is_unreadable = False
-            elif late is not None and late.purpose != "look":
-                polled.is_unreadable = True
+            polled.note_check(machine, checks, self._replica.now(), is_whole=not found.unread)
         recalled, is_complete = recall_faults(machine), polled.is_complete
         polled.sight = see(polled.sight, found, recalled, is_complete=is_complete)
         for other in term.twins.note(key, found):

@@ -3,9 +3,11 @@
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from metal.host.twins import Twins
+from metal.machine import Machine
 from metal.replies import Trouble
 from metal.sight import Sight
 from nodepool.contract.keys import MachineKey
@@ -46,6 +48,25 @@ class Polled:
             all machines come together, and the later ones must not.
         """
         self.complete_at = now if self.complete_at > -NEVER else now - age_s
+
+    def note_check(self, machine: Machine, checks: int, now: datetime, *, is_whole: bool) -> None:
+        """Remember for which check a complete reading counts.
+
+        checks: the number of the last check when the reading began.
+        is_whole: whether all parts could be read. A reading without a part counts for no check that
+            may still wait for the part. Once the check is due the reading counts, and what could
+            not be read is a reason against the machine, unless the check was only to look.
+        """
+        seen, check = machine.seen, machine.check
+        is_late = check is not None and check.due <= now
+        if is_whole or is_late:
+            self.check = checks
+        else:
+            self.check = max(self.check, seen.check if seen is not None else 0)
+        if is_whole:
+            self.is_unreadable = False
+        elif check is not None and is_late and check.purpose != "look":
+            self.is_unreadable = True
 
     def forget(self) -> None:
         """Forget the readings of another controller."""
