@@ -1,12 +1,12 @@
 """What operators may ask of a real machine."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from metal import Decides
 from metal.machine import Machine
 from metal.nodes import request_check
-from metal.state import NAME, State
+from metal.state import State
 from nodepool.contract.catalog import provider_fault, zone_fault
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
@@ -16,9 +16,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
-
-if TYPE_CHECKING:
-    from nodepool.contract.real_machines import Purpose
+from nodepool.contract.real_machines import PROVIDER, Purpose
 
 Followed = CommandOutcome | MachinePowerWished | MachineMaintenanceChanged | MachineCheckRequested
 
@@ -28,7 +26,7 @@ def carry_out(state: State, command: Decides) -> Iterator[Followed]:
     key = command.machine_key
     machine = state.machines.get(key)
     if machine is None:
-        fault = zone_fault(command.zone) or provider_fault(command.zone, NAME)
+        fault = zone_fault(command.zone) or provider_fault(command.zone, PROVIDER)
         field = "zone" if fault else "machine"
         unknown = f"{key} is not a known machine: declare it in the inventory"
         yield build_refusal(command, field, fault or unknown)

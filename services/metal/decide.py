@@ -21,11 +21,12 @@ from metal.reports import (
     report_place,
     report_problems,
 )
-from metal.state import NAME, State, evolve
+from metal.state import State, evolve
 from nodepool.contract import events as on
 from nodepool.contract.events import MachineUpdateFailed, PowerOverdue
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.service import Context, Failure, Reconciler, Service, decide_on
 
 EVENTS_MAX: Final = 64
@@ -106,7 +107,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
 
 
 SERVICE: Service[State, Hears, Says] = Service(
-    name=NAME,
+    name=PROVIDER,
     hears=Hears,
     says=Says,
     initial=State(),

@@ -6,7 +6,6 @@ What an Xid stands for is published at https://docs.nvidia.com/deploy/xid-errors
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from metal.inventory.comparing import compare
@@ -16,42 +15,16 @@ from nodepool.contract.health import NodeFault
 from nodepool.contract.real_machines import Power
 
 
-class Reason(StrEnum):
-    """Why a machine must not be in production, in one word.
-
-    MISMATCH: it is not the machine that the inventory expects.
-    GPU, PROCESSOR, MEMORY: a part of it has failed.
-    TEMPERATURE: a sensor is as hot as it must not be.
-    HEALTH: its controller says that something has failed, and does not say what.
-    """
-
-    MISMATCH = "Mismatch"
-    GPU = "Gpu"
-    PROCESSOR = "Processor"
-    MEMORY = "Memory"
-    TEMPERATURE = "Temperature"
-    HEALTH = "Health"
-
-
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """One reason to keep a machine out of production, with a sentence that names the evidence."""
-
-    reason: Reason
-    sentence: str
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What a reading means.
 
-    faults: each problem of the machine as a Node, with its evidence. A problem that an entry of the
-        log reports is in the reading that has the entry, and in no later one.
-    unfit: why the machine must not be in production; empty if it may be.
+    faults: each problem of the machine as a Node, with its evidence; without those in its log.
+    unfit: why the machine must not be in production, each as one sentence; empty if it may be.
     """
 
     faults: Mapping[NodeFault, str]
-    unfit: tuple[Unfit, ...]
+    unfit: tuple[str, ...]
 
 
 LOG_EVIDENCE: Final = "the log of its controller says:"
@@ -76,14 +49,10 @@ def judge(reading: Reading, expected: Expected | None = None) -> Judgement:
     for fault, evidence in _faults(reading, expected):
         faults.setdefault(fault, evidence)
     differences = compare(expected, reading) if expected else ()
-    mismatches = tuple(Unfit(Reason.MISMATCH, each) for each in differences)
-    return Judgement(faults, (*mismatches, *_failures(reading)))
+    return Judgement(faults, (*differences, *_failures(reading)))
 
 
 def _faults(reading: Reading, expected: Expected | None) -> Iterator[tuple[NodeFault, str]]:
-    for entry in reading.log or ():
-        if fault := fault_of(entry):
-            yield fault, f"{LOG_EVIDENCE} {entry.message}"
     gpus = reading.gpus
     if gpus is None or reading.power is not Power.ON:
         return
@@ -108,21 +77,17 @@ def fault_of(entry: LogEntry) -> NodeFault | None:
     return "xid" if xid in OTHER_XIDS else None
 
 
-def _failures(reading: Reading) -> Sequence[Unfit]:
+def _failures(reading: Reading) -> Sequence[str]:
     found = [
-        Unfit(
-            Reason.GPU if each.kind == "GPU" else Reason.PROCESSOR,
-            f"the {each.kind} {each.name} has failed",
-        )
+        f"the {each.kind} {each.name} has failed"
         for each in reading.processors or ()
         if each.health is Health.CRITICAL
     ]
     if reading.memory_health is Health.CRITICAL:
-        found.append(Unfit(Reason.MEMORY, "a part of the memory has failed"))
-    found += [Unfit(Reason.TEMPERATURE, _heat(each)) for each in reading.trips or ()]
+        found.append("a part of the memory has failed")
+    found += [_heat(each) for each in reading.trips or ()]
     if not found and reading.health is Health.CRITICAL:
-        sentence = "the controller says that the machine has failed, and not what of it"
-        found.append(Unfit(Reason.HEALTH, sentence))
+        found.append("the controller says that the machine has failed, and not what of it")
     return found
 
 

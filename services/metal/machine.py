@@ -236,7 +236,7 @@ class Machine:
         return self.number - is_open
 
     @property
-    def is_settled(self) -> bool:
+    def is_current(self) -> bool:
         """Whether its last reading began after the end of each request to it."""
         return self.seen is not None and self.seen.settled >= self.number
 

@@ -88,7 +88,7 @@ def find_action(machine: Machine, desired: Desired) -> PowerAction | None:
     A machine is powered on only if it is observed off, so a reset is off, then on.
     """
     seen = machine.seen
-    if seen is None or machine.request is not None or not machine.is_settled:
+    if seen is None or machine.request is not None or not machine.is_current:
         return None
     if seen.power in _MOVING or is_reached(machine, desired):
         return None
@@ -208,7 +208,7 @@ def end_request(machine: Machine, now: datetime, fault: str) -> Machine:
 def note_power(machine: Machine) -> Machine:
     """Return the machine after a reading, which may show the effect of its request."""
     request, seen = machine.request, machine.seen
-    if request is None or seen is None or not machine.is_settled:
+    if request is None or seen is None or not machine.is_current:
         return machine
     wanted = Power.ON if request.action == "on" else Power.OFF
     if seen.power is not wanted:

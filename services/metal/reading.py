@@ -22,7 +22,6 @@ class BootTarget(StrEnum):
 
     UEFI_HTTP = "UefiHttp"
     PXE = "Pxe"
-    HDD = "Hdd"
 
 
 class ResetType(StrEnum):
@@ -121,7 +120,7 @@ class Reading:
 
     health: the worst health of all parts.
     progress: how far the boot is, such as `OSRunning`; empty if the controller does not tell it.
-    serial, uuid, model: of the machine; empty if the controller does not tell them.
+    serial, model: of the machine; empty if the controller does not tell them.
     memory_gib, memory_health: of all memory; None if the size is not told.
     boot: the boot override as found; None if the controller has none.
     processors, macs, trips, log: the parts of the machine; None if the part was not asked for, or
@@ -134,7 +133,6 @@ class Reading:
     health: Health
     progress: str = ""
     serial: str = ""
-    uuid: str = ""
     model: str = ""
     memory_gib: float | None = None
     memory_health: Health = Health.UNKNOWN

@@ -122,7 +122,7 @@ def build_report(
     judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
     stranger = find_stranger(known, reading, twin)
     judgement = judge(judged, known.expected)
-    unfit = [each.sentence[:TEXT_LIMIT] for each in judgement.unfit if each.sentence != stranger]
+    unfit = [each[:TEXT_LIMIT] for each in judgement.unfit if each != stranger]
     unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]
     faults = {**judgement.faults, **sight.logged}
     return ControllerReported(

@@ -32,12 +32,10 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import ClusterKey, MachineKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.service import Context
 from nodepool.state.values import replace
 from nodepool.state.work import WithWork
-
-NAME = "metal"
-"""The name of the service, and of the provider in the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ def _observe(state: State, message: Seeing, now: datetime) -> State:
 
 def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
     """Return the state with a machine as it is declared; a reading of another one is forgotten."""
-    if provider_of(event.zone) != NAME:
+    if provider_of(event.zone) != PROVIDER:
         return state
     machine = state.machines.get(event.machine_key, Machine())
     before = machine.declared

@@ -56,7 +56,6 @@ async def test_a_machine_is_read_as_the_emulator_shows_it(
     assert reading == Reading(
         power=Power.OFF,
         health=Health.OK,
-        uuid=front.machine.id,
         memory_health=Health.OK,
         boot=BootOverride("Hdd", "Continuous", "UEFI"),
         macs=(front.machine.mac,),
@@ -368,11 +367,12 @@ async def test_the_only_system_needs_no_name(machines: Emulator, controllers: Co
     async with fronted(machines.machine()) as front:
         only = [{"@odata.id": front.path}]
         front.documents["/redfish/v1/Systems"] = {"Members": only}
+        front.changes[front.machine.id] = lambda system: system.update(SerialNumber="SN1")
 
         reading = await controllers.open(front.place(system="")).read(NO_PARTS)
 
         assert isinstance(reading, Reading)
-        assert reading.uuid == front.machine.id
+        assert reading.serial == "SN1"
 
 
 @pytest.mark.parametrize("bad", ["", "Fine", "\x00"])

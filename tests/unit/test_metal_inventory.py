@@ -262,7 +262,7 @@ MISTAKES = [
         "target",
         "must be UefiHttp: no other boot tells the image what {config} is",
     ),
-    ("target: Pxe", "target: Tape", "", "target", "input should be 'UefiHttp', 'Pxe' or 'Hdd'"),
+    ("target: Pxe", "target: Tape", "", "target", "input should be 'UefiHttp' or 'Pxe'"),
     ("console=ttyS0", "'a b'", "", "kernelArguments[0]", "must be one argument"),
     ("console=ttyS0", "join_token=abc", "", "kernelArguments[0]", "may hold a secret, which"),
     ("https://boot.example/wipe", "wipe", "", "image", "is no address of an image"),

@@ -8,7 +8,7 @@ from pydantic import Field
 from nodepool.contract.grammar import TEXT_LIMIT
 
 PROVIDER: Final = "metal"
-"""The provider of real machines."""
+"""The provider of real machines: the name of its service, and in the catalog."""
 
 
 class Power(StrEnum):

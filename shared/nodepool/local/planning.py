@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from nodepool.auth.accounts import ARCHIVER, GATEWAY
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.local.pages import CONSOLE
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program
 from nodepool.nats.wire.access import PLACEHOLDER, Access
 
-METAL: Final = "metal"
-"""The service for real machines."""
-ALONE = ((ARCHIVER,), (CONSOLE,), (METAL,))
+ALONE = ((ARCHIVER,), (CONSOLE,), (PROVIDER,))
 """The groups that are programs of their own: no other service shares their process."""
 
 

@@ -14,6 +14,7 @@ from nodepool.auth.accounts import ARCHIVER, GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.plain import nats_options, nats_py_call
 from nodepool.client import Client, ClientError, Document
 from nodepool.client.session import URL
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.contract.services import PROCESSES, SERVICES
 from nodepool.host.protection import Protection
 from nodepool.local.binary import find_server
@@ -31,7 +32,7 @@ from nodepool.local.pages import (
     ensure_person,
     links_folder,
 )
-from nodepool.local.planning import METAL, plan_programs
+from nodepool.local.planning import plan_programs
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import Program, keep_running, keep_server, keep_storing
@@ -95,7 +96,7 @@ def run(options: Options) -> int:
     try:
         groups = PROCESSES[options.processes]
         groups = (*groups, (ARCHIVER,)) if options.archive else groups
-        groups = (*groups, (METAL,)) if options.inventory is not None else groups
+        groups = (*groups, (PROVIDER,)) if options.inventory is not None else groups
         if options.console:
             groups = (*groups, (CONSOLE,))
             ensure_person(server.data_dir, server.auth, options.org)
@@ -126,14 +127,14 @@ def _own_settings(options: Options, server: NatsServer, page: int) -> dict[str, 
     """Return the settings that only one program has, by its name."""
     found = {CONSOLE: console_settings(server.data_dir, server.auth, page)}
     if options.inventory is not None:
-        found[METAL] = {"NODEPOOL_INVENTORY": str(options.inventory.absolute())}
+        found[PROVIDER] = {"NODEPOOL_INVENTORY": str(options.inventory.absolute())}
     return found
 
 
 def _log_folder(data_dir: Path, groups: Sequence[Sequence[str]]) -> Path:
     """Return the folder of the services' logs; raise UpError if the logs cannot be written."""
     logs = data_dir / "logs"
-    names = [f"{name}.log" for name in (*SERVICES, GATEWAY, ARCHIVER, METAL)]
+    names = [f"{name}.log" for name in (*SERVICES, GATEWAY, ARCHIVER, PROVIDER)]
     names += [f"{first}.err" for first, *_ in (*groups, (GATEWAY,))]
     try:
         logs.mkdir(parents=True, exist_ok=True)

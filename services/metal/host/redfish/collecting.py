@@ -69,7 +69,6 @@ class Collector:
             health=documents.health(system),
             progress=documents.boot_progress(system),
             serial=text(system, "SerialNumber"),
-            uuid=text(system, "UUID"),
             model=text(system, "Model"),
             memory_gib=documents.number(system, "MemorySummary", "TotalSystemMemoryGiB"),
             memory_health=documents.health(system, "MemorySummary"),
