@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from bus.accounts import OTHER_ORG
 from bus.consoles import World, console_at_work
+from bus.harness import until
 from bus.test_console import TRAIN, apply, read_until
+from console.host import happenings
+from nodepool.auth.accounts import OPERATOR
+from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
 from support.constants import H100, ZONE
 
@@ -73,3 +78,35 @@ async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
         second = EVENT.findall((await viewer.get(f"{asked}&page=2")).text)
         assert len(first) == len(second) == 100
         assert min(map(int, first)) > max(map(int, second))
+
+
+async def test_events_of_an_organisation_are_there_however_busy_its_neighbour_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(happenings, "BACK", 20)
+    async with console_at_work(tmp_path) as world:
+        # given an event, and then many messages of another organisation
+        await apply(world.operator, "train", H100, 1)
+        await world.operator.nodepools.wait("train", "AtTarget")
+        access = world.server.access(OPERATOR)
+        async with Client(world.server.url, org=OTHER_ORG, access=access) as neighbour:
+            for limit in range(30):
+                await neighbour.quotas.set(ZONE, H100, limit)
+
+        # when a user opens the page of events for the first time, then the event is there
+        viewer = await world.browser("viewer")
+        shown = await read_until(viewer, "/events", "CWNodeRegistered")
+
+        # and so is each event before it, once
+        found = EVENT.findall(shown)
+        assert len(set(found)) == len(found)
+        assert "CWNodePoolCreated" in shown
+
+        # and new events follow
+        await world.operator.nodepools.scale("train", 2)
+
+        async def are_there_more() -> bool:
+            newer = EVENT.findall((await viewer.get("/events")).text)
+            return len(newer) > len(found) and newer[-len(found) :] == found
+
+        await until(are_there_more)

@@ -1,4 +1,4 @@
-"""The events on the page of a NodePool: from the log at first, then as they happen."""
+"""The events on a page: from the log at first, then as they happen."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
 
+from console.host.happenings import BACK, ENOUGH, FURTHER, find_begin
 from console.host.history import History
 from console.host.mirror import Mirror
 from console.view.model import Happening, Place
@@ -137,3 +138,32 @@ async def test_a_log_that_cannot_be_read_is_a_fault_only_as_long_as_nothing_is_k
         assert positions(await history.events_of("NodePool", TRAIN)) == [3]
         await asyncio.sleep(0)
     assert len(log.asked) > 2
+
+
+@pytest.mark.parametrize(
+    ("end", "own", "begin"),
+    [
+        (BACK, range(1, 5), 0),
+        (9 * BACK, range(8 * BACK + 1, 9 * BACK), 8 * BACK),
+        (9 * BACK, [*range(6 * BACK, 6 * BACK + ENOUGH), 9 * BACK], 5.75 * BACK),
+        (99 * BACK, range(90 * BACK, 98 * BACK), 97.25 * BACK),
+        (99 * BACK, range(9), 35 * BACK),
+    ],
+    ids=["a young log", "all are its own", "a neighbour was busy", "far more", "none for long"],
+)
+async def test_events_are_read_from_so_far_back_that_a_busy_neighbour_leaves_enough(
+    end: int, own: Sequence[int], begin: float
+) -> None:
+    looked = list[int]()
+
+    async def has_enough(after: int) -> bool:
+        looked.append(after)
+        return sum(position > after for position in own) >= ENOUGH
+
+    found = await find_begin(has_enough, end)
+
+    assert found == begin
+    assert len(looked) <= 10
+    beyond = sum(position > found for position in own)
+    assert beyond >= min(ENOUGH, len(own)) or found == end - FURTHER * BACK
+    assert beyond <= BACK + ENOUGH

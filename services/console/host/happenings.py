@@ -1,26 +1,33 @@
 """The newest events of an organisation, as they happen."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from console.host.history import read_happening
 from console.host.mirror import Mirror
-from console.view.model import Happening, without_reason
 from nodepool.client import Client
 from nodepool.client.asking import Asker
-from nodepool.client.event_pages import read_events
-from nodepool.client.events import ObjectEvent
+from nodepool.client.event_pages import note_trimmed
 from nodepool.client.gateway_objects import number_in
 from nodepool.client.hearing import hear
+from nodepool.client.session import Session
+from nodepool.client.trim_gap import TrimGap
+from nodepool.contract.documents import field, items
 from nodepool.contract.keys import token
 
 BACK: Final = 2_500
-"""Reading begins this many positions before the end of the log."""
+"""Reading begins this many positions before the end of the log, or further back: see `ENOUGH`."""
+FURTHER: Final = 64
+"""How many times as far back reading begins at most."""
+ENOUGH: Final = 100
+"""How many events there are to be, as many as a page shows: neighbours may have made all others."""
 PAGE: Final = 250
 """The most events to ask for at a time: a busy gateway takes a second for them."""
+LOOK_S: Final = 0.1
 TURN_S: Final = 0.5
-"""The least time between two looks for new events of a cluster, in seconds: each counts as ten
-queries of the budget of the organisation."""
+"""The least time between two looks for where to begin, and for new events, of a cluster, in
+seconds: each counts as ten queries of the budget of the organisation."""
 LATE_S: Final = 5.0
 """The longest time between two looks for new events, in seconds: a message that announces events
 may be lost."""
@@ -33,34 +40,73 @@ async def follow_happenings(client: Client, mirror: Mirror) -> None:
     async with hear(session, [f"np.evt.*.{token(session.org)}.>"]) as hearing:
         asked = {"kind": "clusters", "limit": 1, "current": True}
         end = number_in(await asker.ask("List", asked, patient=True), "position")
-        newest = max((each.position for each in mirror.happenings), default=0)
-        begin = max(0, end - BACK, newest)
-        if begin > newest:
-            mirror.happenings.clear()  # There are no gaps in what is kept.
         await mirror.wait_until_read()
+        newest = max((each.position for each in mirror.happenings), default=0)
+        begin = newest
+        if newest < max(1, end - BACK):
+            mirror.happenings.clear()  # There are no gaps in what is kept.
+            begin = await _choose_begin(asker, mirror.clusters, end)
         while True:
             for cluster in mirror.clusters:
-                after = read_to.setdefault(cluster, begin)
-                place = {"cluster": cluster, "pool": "", "node": ""}
-                stream = read_events(session, asker, place, since=None, after=after, limit=PAGE)
-                async with aclosing(stream) as events:
-                    async for event in events:
-                        read_to[cluster] = max(read_to[cluster], event.position)
-                        mirror.add(happening_of(cluster, event))
+                after = read_to.get(cluster, begin)
+                try:
+                    read_to[cluster] = await add_events(mirror, session, asker, cluster, after)
+                except TrimGap:
+                    mirror.happenings.clear()  # The next session begins where the log does.
+                    raise
             await hearing.wait(LATE_S)
             await asyncio.sleep(TURN_S * max(1, len(mirror.clusters)))
 
 
-def happening_of(cluster: str, event: ObjectEvent) -> Happening:
-    """Return an event of a cluster as pages show it."""
-    return Happening(
-        cluster,
-        event.position,
-        event.time,
-        event.severity,
-        event.reason,
-        event.kind,
-        event.name,
-        without_reason(event.message, event.reason),
-        event.actor or "-",
-    )
+async def add_events(
+    mirror: Mirror, session: Session, asker: Asker, cluster: str, after: int
+) -> int:
+    """Add the events of a cluster after a position; return up to where the log was read.
+
+    Raises TrimGap if the log has lost events after that position.
+    """
+    while True:
+        page = await asker.ask("Events", {"cluster": cluster, "after": after, "limit": PAGE})
+        note_trimmed(session, page, after)
+        for item in items(page, "items"):
+            mirror.add(read_happening(cluster, item))
+        after = number_in(page, "after")
+        if field(page, "atEnd") is True:
+            return after
+
+
+async def _choose_begin(asker: Asker, clusters: Sequence[str], end: int) -> int:
+    """Return the position after which events are read, which the log still has."""
+    first = 1
+
+    async def has_enough(after: int) -> bool:
+        nonlocal first
+        found = 0
+        for cluster in clusters:
+            asked = {"cluster": cluster, "after": after, "limit": ENOUGH}
+            page = await asker.ask("Events", asked, patient=True)
+            await asyncio.sleep(LOOK_S)
+            first, found = number_in(page, "first"), found + len(items(page, "items"))
+            if found >= ENOUGH or after < first or field(page, "atEnd") is not True:
+                return True
+        return False
+
+    return max(await find_begin(has_enough, end), first - 1)
+
+
+async def find_begin(has_enough: Callable[[int], Awaitable[bool]], end: int) -> int:
+    """Return how far back to begin: `BACK` positions, or further until there are enough events.
+
+    Far back there may be far more than enough, which nobody waits for: what is read beyond the
+    last place with too few are `BACK` positions at most.
+    """
+    too_few, begin, least = end, max(0, end - BACK), max(0, end - FURTHER * BACK)
+    while begin > least and not await has_enough(begin):
+        too_few, begin = begin, max(least, end - 4 * (end - begin))
+    while too_few - begin > BACK:
+        middle = (too_few + begin) // 2
+        if await has_enough(middle):
+            begin = middle
+        else:
+            too_few = middle
+    return begin

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from datetime import datetime
 from math import inf
 from typing import Final, NoReturn
 
 from console.host.account import Account, Kept
-from console.host.happenings import BACK, PAGE, happening_of
+from console.host.happenings import BACK, add_events
 from console.host.history import History
 from console.host.mirror import BUCKETS, EVERYWHERE
 from console.view.moments import At, Shown
@@ -16,7 +15,6 @@ from console.view.pools import list_pools, read_asked
 from nodepool.client import ClientError
 from nodepool.client.asking import Reply
 from nodepool.client.errors import Refused
-from nodepool.client.event_pages import read_events
 from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.past.errors import NoMoment
 from nodepool.client.past.through_gateway import AskedSession
@@ -64,11 +62,7 @@ class PastAccount(Account):
             return
         asker, after = self._seen.asker, max(0, self.shown.position - BACK)
         for cluster in self.mirror.clusters:
-            place = {"cluster": cluster, "pool": "", "node": ""}
-            stream = read_events(self._seen, asker, place, since=None, after=after, limit=PAGE)
-            async with aclosing(stream) as events:
-                async for event in events:
-                    self.mirror.add(happening_of(cluster, event))
+            await add_events(self.mirror, self._seen, asker, cluster, after)
 
     async def explain_rows(self, query: Mapping[str, str]) -> None:
         """Explain the first NodePools of a page of the list that are not well, while time is left.

@@ -38,14 +38,12 @@ async def read_events(
     since: datetime | None,
     after: int = 0,
     follow: bool = False,
-    limit: int = PAGE,
 ) -> AsyncGenerator[ObjectEvent, None]:
     """Yield events in the order of the log, as `Events.read` describes.
 
     place: the cluster, NodePool and Node of the events, as fields of the query.
-    limit: the most events to ask for at a time.
     """
-    asked: dict[str, object] = {**place, "limit": limit}
+    asked: dict[str, object] = {**place, "limit": PAGE}
     if since is not None:
         asked["since"] = since.astimezone(UTC).isoformat()
     async with AsyncExitStack() as stack:
