@@ -354,6 +354,24 @@ async def test_a_server_that_closes_each_connection_is_not_flooded(tmp_path: Pat
     assert greeted[MANY - 1] - greeted[0] >= least_s(MANY)
 
 
+async def test_a_server_that_closes_before_it_answers_is_not_taken_for_connected() -> None:
+    # given something that greets as a server, reads who connects, and says nothing
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload":1048576}\r\n')
+        await reader.readline()
+        await reader.readline()
+
+    async with listening(greet) as port:
+        tasks = len(asyncio.all_tasks())
+
+        # when a connection is made to it
+        error = await unreachable(f"nats://{HOST}:{port}", "the server closed the connection")
+
+        # then there is none, the reason is named, and nothing goes on trying
+        assert error.reason == "the server closed the connection"
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+
+
 # --- several servers ------------------------------------------------------------------------------
 
 

@@ -236,11 +236,12 @@ class Connection(AuthenticatingClient):
 
     async def _process_connect_init(self) -> None:
         # A failed earlier attempt may have left its tasks running; this attempt starts its own.
-        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
-            if task is not None:
-                task.cancel()
+        self._cancel_tasks()
         try:
             await super()._process_connect_init()
+            if not self.is_connected:  # The client takes the end of the stream for no error.
+                self._cancel_tasks()
+                raise UnexpectedEOF
         except OSError:  # The error for an untrusted certificate is also a ValueError.
             raise
         except AccessError as error:
@@ -248,6 +249,11 @@ class Connection(AuthenticatingClient):
         except (ValueError, AssertionError) as error:
             raise NatsError(f"nats: no NATS server answers there: {error}") from error
         self._since, self._is_refused = asyncio.get_running_loop().time(), False
+
+    def _cancel_tasks(self) -> None:
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
 
 
 async def connect(
