@@ -41,6 +41,7 @@ from nats.errors import (  # noqa: E402
     UnexpectedEOF,
 )
 from nats.errors import Error as NatsError  # noqa: E402
+from nats.protocol.command import hpub_cmd as format_publish  # noqa: E402
 from nats.protocol.parser import Parser as ClientParser  # noqa: E402
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "Subscription",
     "Transport",
     "UnexpectedEOF",
+    "format_publish",
     "transport",
 ]
