@@ -5,7 +5,6 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-af
 """
 
 import re
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -13,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from nodepool.contract.catalog import InstanceType, Zone
 from nodepool.contract.grammar import LABEL_LIMIT, format_quoted, label_value, qualified_name
+from nodepool.contract.words import Word
 
 TOPOLOGY_KEYS: Final = frozenset(
     {
@@ -43,7 +43,7 @@ INT64_END: Final = 2**63
 """Gt and Lt compare integers of 64 bits: this is the first that is too large."""
 
 
-class Operator(StrEnum):
+class Operator(Word):
     """How a label is compared with the values of an expression."""
 
     IN = "In"

@@ -3,18 +3,18 @@
 It is that of https://docs.coreweave.com/platform/capacity-plans/capacity-finder.
 """
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from nodepool.contract.model import NODES_MAX, Value
+from nodepool.contract.words import Word
 
 SELECTIONS_MAX = 16
 """The most instance types that one query asks for."""
 
 
-class Availability(StrEnum):
+class Availability(Word):
     """How likely a zone has what is asked for, best first."""
 
     LIKELY = "Likely available"

@@ -3,26 +3,26 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool.contract.services import PROVIDERS
 from nodepool.contract.suggest import did_you_mean
+from nodepool.contract.words import Word
 
 RACK_SIZE: Final = 18
 """How many machines are a rack as long as their type is unknown."""
 
 
-class Kind(StrEnum):
+class Kind(Word):
     """What a machine computes with, and the value of the label `node.coreweave.cloud/class`."""
 
     GPU = "gpu"
     CPU = "cpu"
 
 
-class Backend(StrEnum):
+class Backend(Word):
     """The fabric between machines, and the value of the label `backend.coreweave.cloud/flavor`."""
 
     INFINIBAND = "infiniband"
@@ -30,7 +30,7 @@ class Backend(StrEnum):
     NONE = ""
 
 
-class Access(StrEnum):
+class Access(Word):
     """Whether a zone is open to every customer, which is called General Access."""
 
     GENERAL = "general"

@@ -7,15 +7,15 @@ https://docs.coreweave.com/products/cks/reference/node-pool, which lists a statu
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Final, Literal
 
 from nodepool.contract.moments import rfc3339
+from nodepool.contract.words import Word
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 
-class Validated(StrEnum):
+class Validated(Word):
     """Is the NodePool's configuration valid?"""
 
     VALID = "Valid"
@@ -23,7 +23,7 @@ class Validated(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Quota(StrEnum):
+class Quota(Word):
     """May the organisation have so many Nodes?"""
 
     UNDER = "Under"
@@ -32,7 +32,7 @@ class Quota(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Capacity(StrEnum):
+class Capacity(Word):
     """Are there as many machines as the NodePool still wants?
 
     The NodePool wants as many Nodes as quota grants, at most its target. Partial: only some of the
@@ -48,7 +48,7 @@ class Capacity(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class AtTarget(StrEnum):
+class AtTarget(Word):
     """Has the NodePool as many Nodes as it wants?"""
 
     TARGET_MET = "TargetMet"
@@ -58,7 +58,7 @@ class AtTarget(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class NodesRemoved(StrEnum):
+class NodesRemoved(Word):
     """Are the Nodes of a NodePool that is being deleted gone?"""
 
     COMPLETE = "Complete"
@@ -66,7 +66,7 @@ class NodesRemoved(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Accepted(StrEnum):
+class Accepted(Word):
     """Deprecated, replaced by Validated; NoQuota means that Quota is False."""
 
     ACCEPTED = "Accepted"
@@ -76,7 +76,7 @@ class Accepted(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Allocated(StrEnum):
+class Allocated(Word):
     """Deprecated, replaced by AtTarget."""
 
     COMPLETE = "Complete"
@@ -87,7 +87,7 @@ class Allocated(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class SufficientCapacity(StrEnum):
+class SufficientCapacity(Word):
     """Deprecated, replaced by Capacity."""
 
     SUFFICIENT = "Sufficient"
@@ -149,7 +149,7 @@ def status_of(reason: Reason) -> ConditionStatus:
     return "Unknown" if reason.value in _UNKNOWN else "False"
 
 
-class Look(StrEnum):
+class Look(Word):
     """What a reason tells people; each program that shows reasons gives each look a colour."""
 
     WELL = "well"
@@ -225,12 +225,10 @@ def change_condition(
     """
     status = status_of(reason)
     since = before.since if before is not None and before.status == status else now
-    after = Condition(
-        type(reason).__name__, status, reason.value, message, since, generation, position
-    )
-    if before is not None and replace(before, position=position) == after:
+    content = (type(reason).__name__, status, reason.value, message, since, generation)
+    if before is not None and Condition(*content, before.position) == before:
         return before
-    return after
+    return Condition(*content, position)
 
 
 def compute_accepted(

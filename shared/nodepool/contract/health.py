@@ -9,16 +9,16 @@ https://docs.nebius.com/kubernetes/maintenance/health-checks. `KernelDeadlock` a
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
 from nodepool.contract.conditions import ConditionStatus
+from nodepool.contract.words import Word
 
 NodeFault = Literal["xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"]
 """How a simulated machine fails while it is a Node."""
 
 
-class Remedy(StrEnum):
+class Remedy(Word):
     """What cures a Node: a reboot, a reboot by its power supply, or a technician."""
 
     REBOOT = "reboot"

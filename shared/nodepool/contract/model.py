@@ -4,7 +4,6 @@ Names, fields and defaults are those of
 https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
@@ -21,6 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nodepool.contract.affinity import Affinity, with_rules
 from nodepool.contract.catalog import RACK_SIZE, rack_size
+from nodepool.contract.words import Word
 
 API_VERSION: Final = "compute.coreweave.com/v1alpha1"
 KIND: Final = "NodePool"
@@ -47,21 +47,21 @@ class Value(BaseModel):
     )
 
 
-class ScaleDownStrategy(StrEnum):
+class ScaleDownStrategy(Word):
     """Which Nodes may be removed when a NodePool shrinks: idle ones only, or idle ones first."""
 
     IDLE_ONLY = "IdleOnly"
     PREFER_IDLE = "PreferIdle"
 
 
-class ReleaseTrain(StrEnum):
+class ReleaseTrain(Word):
     """The release channel of a boot image."""
 
     STABLE = "stable"
     LATEST = "latest"
 
 
-class ComputeClass(StrEnum):
+class ComputeClass(Word):
     """Whether the Nodes of a NodePool may be preempted; those of class `spot` may.
 
     See https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
@@ -254,7 +254,7 @@ class ManifestMetadata(Value):
     finalizers: tuple[str, ...] = ()
 
 
-class NodePhase(StrEnum):
+class NodePhase(Word):
     """Where a Node is between its assignment to a NodePool and its deletion."""
 
     BOOTING = "booting"
@@ -266,7 +266,7 @@ class NodePhase(StrEnum):
     REBOOTING = "rebooting"
 
 
-class RemovalReason(StrEnum):
+class RemovalReason(Word):
     """Why a Node leaves: the reasons of the Node condition CWNodeRemoval."""
 
     SCALE_DOWN = "ScaleDown"
@@ -275,7 +275,7 @@ class RemovalReason(StrEnum):
     UNHEALTHY = "Unhealthy"
 
 
-class NodeAction(StrEnum):
+class NodeAction(Word):
     """What is to be done, or is being done, to a Node that stays in its NodePool.
 
     The values of the reboots are those of the label `node.coreweave.cloud/state` during them.

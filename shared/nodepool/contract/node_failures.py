@@ -5,13 +5,13 @@ names the conditions that were reported, as `nodepool.contract.health` does.
 """
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final
 
 from nodepool.contract.health import BY_TYPE, cordon_cause
+from nodepool.contract.words import Word
 
 
-class NodeFailure(StrEnum):
+class NodeFailure(Word):
     """What failed, of what is no condition of a Node, and the cause in a metric."""
 
     BOOT_FAILED = "BootFailed"

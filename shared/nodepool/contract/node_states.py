@@ -5,13 +5,13 @@ where https://docs.coreweave.com/products/cks/nodes/node-life-cycle names them.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
 from nodepool.contract.model import NodePhase
+from nodepool.contract.words import Word
 
 
-class MachineState(StrEnum):
+class MachineState(Word):
     """Where a machine is in the data centre; as a Node, and while it is free, in production."""
 
     ONBOARD = "onboard"

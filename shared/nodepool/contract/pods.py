@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Final, Literal, NamedTuple
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from nodepool.contract.model import CPU_TAINT, RESERVED, Taint, Value
 from nodepool.contract.timetable import GRACE_MAX_S
+from nodepool.contract.words import Word
 
 GPU: Final = "nvidia.com/gpu"
 """The name under which Pods ask for GPUs, and under which a Node has them."""
@@ -33,7 +33,7 @@ Gpus = Annotated[int, Field(ge=0, le=GPUS_MAX)]
 """A number of GPUs."""
 
 
-class PodClass(StrEnum):
+class PodClass(Word):
     """How a Pod may be interrupted.
 
     See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.

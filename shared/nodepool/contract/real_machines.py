@@ -1,17 +1,17 @@
 """The types in the messages about real machines."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from nodepool.contract.grammar import TEXT_LIMIT
+from nodepool.contract.words import Word
 
 PROVIDER: Final = "metal"
 """The provider of real machines: the name of its service, and in the catalog."""
 
 
-class Power(StrEnum):
+class Power(Word):
     """The power state of a machine; UNKNOWN stands for anything that Redfish does not define."""
 
     ON = "On"
