@@ -15,6 +15,7 @@ from nodepool.contract.messages import (
     path_fields,
     pool_fields,
 )
+from nodepool.engine.codec import encode
 
 
 def test_a_message_never_changes() -> None:
@@ -31,6 +32,35 @@ def test_a_message_about_a_node_has_the_keys_of_its_nodepool_its_node_and_its_ma
     assert event.node_key == "acme/prod/g3779b1"
     assert event.machine_key == "US-EAST-02A/g3779b1"
     assert sample(MachineAdded).machine_key == event.machine_key
+
+
+def test_a_copy_with_another_identity_has_the_keys_of_that_identity() -> None:
+    # given an event whose keys were asked for
+    event = sample(CWNodeAssigned)
+    keys = (event.key, event.node_key, event.machine_key)
+
+    # when it is copied for another NodePool and another Node
+    other = event.model_copy(update={"pool": "spot", "node": "g1"})
+
+    # then the copy has keys of its own, and the event keeps its keys
+    assert (other.key, other.node_key, other.machine_key) == (
+        "acme/prod/spot",
+        "acme/prod/g1",
+        "US-EAST-02A/g1",
+    )
+    assert (event.key, event.node_key, event.machine_key) == keys
+
+
+def test_a_message_is_the_same_value_whether_or_not_its_keys_were_asked_for() -> None:
+    asked, fresh = sample(CWNodeAssigned), sample(CWNodeAssigned).model_copy()
+
+    assert all((asked.key, asked.node_key, asked.machine_key))
+
+    assert asked == fresh
+    assert repr(asked) == repr(fresh)
+    assert asked.model_dump() == fresh.model_dump()
+    assert asked.model_dump_json() == fresh.model_dump_json()
+    assert encode(asked) == encode(fresh)
 
 
 def test_the_identity_of_a_nodepool_is_the_same_from_its_key_and_from_a_message_about_it() -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import (
     Annotated,
     ClassVar,
     Generic,
     Required,
+    Self,
     TypedDict,
     TypeVar,
     Unpack,
@@ -32,9 +33,22 @@ from nodepool.contract.model import Value
 from nodepool.contract.services import PROVIDERS
 from nodepool.contract.tracing import STATE_MAX, TRACE_MAX
 
+_KEYS = {"key", "node_key", "machine_key"}
+"""The keys that messages have."""
+
 
 class Message(Value):
-    """A message on the bus: immutable, and named by its class."""
+    """A message on the bus: immutable, and named by its class.
+
+    Its keys are built on first use, for all services of the process that hear it.
+    """
+
+    def __copy__(self) -> Self:
+        """Return a copy, of which other fields may be changed, so without the keys."""
+        copied = super().__copy__()
+        for name in _KEYS & copied.__dict__.keys():
+            del copied.__dict__[name]
+        return copied
 
     @property
     def path(self) -> PoolPath:
@@ -91,7 +105,7 @@ class OfPool(Message):
     cluster: str = ""
     pool: str = ""
 
-    @property
+    @cached_property
     def key(self) -> PoolKey:
         """The key of the NodePool."""
         return pool_key(self.org, self.cluster, self.pool)
@@ -114,12 +128,12 @@ class OfNode(OfPool):
     zone: str
     assignment: int
 
-    @property
+    @cached_property
     def node_key(self) -> NodeKey:
         """The key of the Node in its cluster."""
         return node_key(self.org, self.cluster, self.node)
 
-    @property
+    @cached_property
     def machine_key(self) -> MachineKey:
         """The key of the machine that the Node is."""
         return machine_key(self.zone, self.node)
@@ -141,7 +155,7 @@ class OfMachine(Message):
     zone: str = ""
     machine: str = ""
 
-    @property
+    @cached_property
     def machine_key(self) -> MachineKey:
         """The key of the machine."""
         return machine_key(self.zone, self.machine)
