@@ -6,11 +6,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import PoolKey, as_pool_key, path_text
-from nodepool.contract.log import COMMANDS, EVENTS, Entry
-from nodepool.contract.messages import Command, Envelope, Event, Message, members
+from nodepool.contract.log import COMMANDS, EVENTS
+from nodepool.contract.messages import Command, Event, Message, members
 from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import Address, filters_of, is_of_provider
@@ -215,17 +214,7 @@ class Service(Generic[S, I, O]):
                 said[outcome.__name__] = outcome
         return cast("Mapping[str, type[O | CommandOutcome]]", said)
 
-    def read(self, entry: Entry) -> Envelope[I | Wake] | Unreadable | None:
-        """Return the input at an entry of the log; None if the service does not hear it."""
-        position, _, subject, content, headers = entry
-        kind = self._heard_at(subject)
-        if kind is not None:
-            return decode(kind, subject, content, dict(headers), position)
-        if self.is_unknown_command(subject):
-            return unknown_command(subject, content, dict(headers), position)
-        return None
-
-    def _heard_at(self, subject: str) -> type[I | Wake] | None:
+    def kind_at(self, subject: str) -> type[I | Wake] | None:
         """Return the class of the input on this subject; None if the service hears nothing there.
 
         A subject is the only authority: a command is one on the subject of commands only, an event
@@ -272,7 +261,7 @@ class Service(Generic[S, I, O]):
                 return subject.startswith("np.evt.")
             case 6 if self.outputs and subject.startswith(f"np.evt.{self.name}."):
                 return True
-        return self._heard_at(subject) is not None
+        return self.kind_at(subject) is not None
 
     @cached_property
     def _reads_all_events(self) -> bool:
@@ -282,7 +271,7 @@ class Service(Generic[S, I, O]):
 
     def is_input(self, subject: str) -> bool:
         """Return whether a message on this subject is an input, be it readable or not."""
-        return self._heard_at(subject) is not None or self.is_unknown_command(subject)
+        return self.kind_at(subject) is not None or self.is_unknown_command(subject)
 
     def is_unknown_command(self, subject: str) -> bool:
         """Return whether this is a command of an unknown name, and this service refuses those."""
@@ -304,9 +293,10 @@ def decide_on(
     def decide_message(
         state: S, message: Message, context: Context
     ) -> Generator[O | CommandOutcome, S, None]:
-        if type(message) in kinds:
-            # The type checker does not see that `kinds` are the classes of D.
-            yield from decide(state, cast("D", message), context)
+        if type(message) not in kinds:
+            return _no_outputs(state, message, context)  # type: ignore[return-value]  # As above.
+        # The type checker does not see that `kinds` are the classes of D.
+        return decide(state, cast("D", message), context)
 
     return decide_message
 

@@ -63,7 +63,7 @@ def proposal(
     command = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
     entry = Entry(position, NOW, subject_of(command, ""), b"{}", {})
     outputs = tuple(output(id, number) for number, id in enumerate(ids))
-    processed = Processed(Input(entry, CLERK), outputs, None)
+    processed = Processed(Input(entry, SetQuota), outputs, None)
     return Proposal("clerk", (processed,), position, expected_sequence, Folded(None), True, LOG)
 
 

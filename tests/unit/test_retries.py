@@ -206,4 +206,4 @@ def jam() -> PaperJammed:
 def parked(result: Step[State, Says]) -> Failure | None:
     """The failure that has a dead letter, where there is any."""
     entry = Entry(7, NOON, f"np.evt.clock.{NAME}._._.Wake", b"", {})
-    return Processed(Input(entry, RETRYING), (), result.failure).parked
+    return Processed(Input(entry, Wake), (), result.failure).parked

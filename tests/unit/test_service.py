@@ -16,6 +16,7 @@ from nodepool.contract.log import SUBJECTS as STREAM_SUBJECTS
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message
 from nodepool.contract.subjects import Address, filters_of, is_taken, subject_of
+from nodepool.engine.proposal import Input
 from nodepool.service import (
     FILTERS_MAX,
     AnyService,
@@ -133,7 +134,7 @@ def test_the_log_takes_the_subjects_that_match_one_of_its_own(subject: str) -> N
 def test_a_service_hears_nothing_but_what_it_wants(name: str, subject: str) -> None:
     (service,) = services(name)
 
-    heard = is_taken(subject) and service.read(entry(subject)) is not None
+    heard = is_taken(subject) and read(service, entry(subject)) is not None
 
     assert not heard or service.wants(subject)
 
@@ -234,21 +235,28 @@ def entry(subject: str, content: bytes = EMPTY) -> Entry:
     return Entry(3, NOON, subject, content, {})
 
 
+def read(service: AnyService, entry: Entry) -> Envelope[Message] | Unreadable | None:
+    """The input that a replica reads at an entry; None if its service hears nothing there."""
+    if not service.is_input(entry.subject):
+        return None
+    return Input[Message](entry, service.kind_at(entry.subject)).envelope
+
+
 def heard(subject: str) -> object:
     """The message that the sample service reads at a subject."""
-    envelope = SERVICE.read(entry(subject))
+    envelope = read(SERVICE, entry(subject))
     return envelope.data if isinstance(envelope, Envelope) else envelope
 
 
 def test_a_service_reads_a_command_with_the_identity_of_its_subject() -> None:
-    envelope = SERVICE.read(entry("np.cmd.acme.prod.train.PrintNow", b'{"pages": 3}'))
+    envelope = read(SERVICE, entry("np.cmd.acme.prod.train.PrintNow", b'{"pages": 3}'))
 
     assert isinstance(envelope, Envelope)
     assert envelope.data == print_now(3)
 
 
 def test_a_service_reads_an_event_of_its_speaker() -> None:
-    envelope = SERVICE.read(entry("np.evt.store.acme.prod.train.PaperDelivered", PAPER))
+    envelope = read(SERVICE, entry("np.evt.store.acme.prod.train.PaperDelivered", PAPER))
 
     assert isinstance(envelope, Envelope)
     assert envelope.data == paper()
@@ -276,16 +284,16 @@ def test_an_event_is_believed_on_its_own_subject_only(service: AnyService) -> No
 
     for name in service.inputs:
         if name not in COMMANDS:
-            read = as_command.read(entry(f"np.cmd.acme.prod.train.{name}"))
-            assert isinstance(read, Unreadable)
-            assert read.cause == f"{name} is no command: see the last part of the subject"
+            unread = read(as_command, entry(f"np.cmd.acme.prod.train.{name}"))
+            assert isinstance(unread, Unreadable)
+            assert unread.cause == f"{name} is no command: see the last part of the subject"
 
 
 def test_the_service_that_refuses_unknown_commands_reads_them_as_unreadable() -> None:
     refusing = replace(SERVICE, commands=frozenset({"PrintNow", "Enqueue", "Staple"}))
 
-    assert isinstance(refusing.read(entry(UNKNOWN_COMMAND)), Unreadable)
-    assert refusing.read(entry("np.cmd.acme.prod.train.Staple")) is None
+    assert isinstance(read(refusing, entry(UNKNOWN_COMMAND)), Unreadable)
+    assert read(refusing, entry("np.cmd.acme.prod.train.Staple")) is None
 
 
 def test_a_commit_has_one_literal_subject_for_each_service() -> None:

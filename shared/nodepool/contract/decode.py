@@ -67,7 +67,7 @@ class _Misplaced(NamedTuple):
 
 
 def decode(
-    kind: type[M], subject: str, content: bytes, headers: dict[str, str], position: int
+    kind: type[M], subject: str, content: bytes, headers: Mapping[str, str], position: int
 ) -> Envelope[M] | Unreadable:
     """Return the envelope in `content`, or why it cannot be read; never raise for bad content.
 
@@ -259,10 +259,11 @@ def _identify(data: M, address: Address) -> M | _Misplaced:
     """
     names = next(names for base, names in _IDENTITY.items() if isinstance(data, base))
     identity = {name: value for name, value in zip(names, address.path, strict=False) if name}
+    named = {name: getattr(data, name) for name in identity}
     for name, value in identity.items():
-        if getattr(data, name) not in ("", value):
+        if named[name] not in ("", value):
             return _Misplaced(name, "differs from the subject it was sent on")
-    identified = data.model_copy(update=identity)
+    identified = data if named == identity else data.model_copy(update=identity)
     if identified.path == address.path:
         return identified
     return _Misplaced("", f"this belongs on the subject {subject_of(identified, '')}")

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel
 
-from nodepool.contract.keys import TOKEN_MAX
+from nodepool.contract.keys import TOKEN_MAX, PoolPath
 from nodepool.contract.log import MESSAGE_BYTES_MAX
 from nodepool.contract.messages import Message, Outcome
 
@@ -29,6 +29,9 @@ DATA_BYTES_MAX: Final = MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
 """The most bytes that the data of an output may have."""
 SMALL_BYTES: Final = 1_000
 """The bytes counted for a message that holds only numbers and short texts."""
+NAMEABLE_MAX: Final = 2_048
+"""Of how many identities it is remembered whether a subject can name them: several outputs in a row
+are about the same."""
 
 M = TypeVar("M", bound=Message)
 _SEPARATOR: Final = re.compile(r"[ \t\r\n]")
@@ -91,15 +94,22 @@ def bytes_of(message: Message) -> int:
 
 def check(message: Message) -> None:
     """Raise Unstorable for an output that the log does not take."""
-    name, path = type(message).__name__, message.path
+    name = type(message).__name__
     size = len(message.__pydantic_serializer__.to_json(message))
     if size > DATA_BYTES_MAX:
         raise Unstorable(f"the {name} that follows has {size} bytes; at most {DATA_BYTES_MAX} fit")
     if isinstance(message, Outcome):  # The subject of its command names the same object.
         return
-    # A name that is too long was cut to `TOKEN_MAX` characters and an ellipsis.
-    if not all(path) or max(map(len, path)) > TOKEN_MAX + 1 or _SEPARATOR.search("".join(path)):
+    if not _is_nameable(message.path):
         raise Unstorable(f"no subject can name what the {name} that follows is about")
+
+
+@lru_cache(NAMEABLE_MAX)
+def _is_nameable(path: PoolPath) -> bool:
+    """Return whether a subject can name this identity."""
+    # A name that is too long was cut to `TOKEN_MAX` characters and an ellipsis.
+    is_short = all(path) and max(map(len, path)) <= TOKEN_MAX + 1
+    return is_short and not _SEPARATOR.search("".join(path))
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
 from nodepool.contract.actors import WITHHELD
-from nodepool.contract.decode import Unreadable, build_unreadable
+from nodepool.contract.decode import Unreadable, build_unreadable, decode, unknown_command
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message, wrap
@@ -15,45 +15,46 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.correlation import Correlation, Correlations
 from nodepool.engine.folded import Folded
 from nodepool.engine.records import Record
-from nodepool.service import AnyService, Context, Failure, I, O, S, Service, commit_subject
+from nodepool.service import AnyService, Context, Failure, I, O, S, commit_subject
 
 LETTER_MAX = 4_096
 """The most bytes of the input, and characters of each of field and cause, in a dead letter."""
 
 
 class Input(Generic[I]):
-    """An entry of the log that a service may hear, decoded on first use.
+    """An entry of the log that is an input of a service, decoded on first use.
 
+    kind: the class of the message; None for a command of an unknown name.
     is_excess: whether it is a command over the limit, which is refused unless it has an outcome.
     """
 
-    __slots__ = ("_decoded", "_envelope", "_service", "entry", "is_excess")
+    __slots__ = ("_envelope", "entry", "is_excess", "kind")
 
-    def __init__(self, entry: Entry, service: Service[S, I, O], *, is_excess: bool = False) -> None:
+    def __init__(
+        self, entry: Entry, kind: type[I | Wake] | None, *, is_excess: bool = False
+    ) -> None:
         self.entry = entry
+        self.kind = kind
         self.is_excess = is_excess
-        self._service = service
-        self._decoded = False
         self._envelope: Envelope[I | Wake] | Unreadable | None = None
 
     @property
-    def envelope(self) -> Envelope[I | Wake] | Unreadable | None:
-        """The message in its envelope; None if the service does not hear it."""
-        if not self._decoded:
-            self._decoded = True
-            self._envelope = self._service.read(self.entry)
+    def envelope(self) -> Envelope[I | Wake] | Unreadable:
+        """The message in its envelope."""
+        if self._envelope is None:
+            self._envelope = read_input(self.entry, self.kind)
         return self._envelope
 
     def read_id_only(self) -> tuple["Input[I]", Unreadable]:
         """Return the command as an input of which only the id is read, and its message."""
         position, _, subject, content, headers = self.entry
-        command = build_unreadable(subject, content, dict(headers), position, "", "")
-        item = Input[I](self.entry, self._service)
-        item._decoded, item._envelope = True, command
+        command = build_unreadable(subject, content, headers, position, "", "")
+        item = Input[I](self.entry, self.kind)
+        item._envelope = command
         return item, command
 
     @property
-    def message(self) -> I | Wake | Unreadable | None:
+    def message(self) -> I | Wake | Unreadable:
         """The message itself."""
         envelope = self.envelope
         return envelope.data if isinstance(envelope, Envelope) else envelope
@@ -63,10 +64,17 @@ class Input(Generic[I]):
 
         follows: the last commit record before the input is processed.
         """
-        envelope = self.envelope
-        due = self.message.due if isinstance(self.message, Wake) else None
-        id = envelope.id if envelope else ""
-        return Context(self.entry.position, self.entry.time, id, due, follows)
+        message = self.message
+        due = message.due if isinstance(message, Wake) else None
+        return Context(self.entry.position, self.entry.time, self.envelope.id, due, follows)
+
+
+def read_input(entry: Entry, kind: type[I | Wake] | None) -> Envelope[I | Wake] | Unreadable:
+    """Return the input at an entry of the log; `kind` as for `Input`."""
+    position, _, subject, content, headers = entry
+    if kind is None:
+        return unknown_command(subject, content, headers, position)
+    return decode(kind, subject, content, headers, position)
 
 
 class Processed(NamedTuple, Generic[I]):
@@ -161,7 +169,6 @@ def envelopes_of(
     """Return the outputs of an input of a service, each in its envelope."""
     name = service.name
     cause = item.envelope
-    assert cause is not None, "an input with outputs was decoded"
     of_cause = correlations.of_cause(cause)
     fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
     position = item.entry.position

@@ -122,12 +122,19 @@ class Replica(Generic[S, I, O]):
         if entry.subject.startswith(self._own):
             if entry.position > self.expected_sequence:
                 self._recorded.append(entry)
-        elif entry.position > self.committed and self.service.is_input(entry.subject):
-            if entry.subject == self._wake:
-                self.last_wake = entry.position
-            is_excess = self._waiting.is_excess(entry.position, entry.subject, len(entry.content))
-            self._open.append(Input(entry, self.service, is_excess=is_excess))
+        elif entry.position > self.committed:
+            self._open_input(entry)
         return False
+
+    def _open_input(self, entry: Entry) -> None:
+        """Open an entry if the service hears it."""
+        kind = self.service.kind_at(entry.subject)
+        if kind is None and not self.service.is_unknown_command(entry.subject):
+            return
+        if entry.subject == self._wake:
+            self.last_wake = entry.position
+        is_excess = self._waiting.is_excess(entry.position, entry.subject, len(entry.content))
+        self._open.append(Input(entry, kind, is_excess=is_excess))
 
     def _follow_commit(self, record: Entry) -> bool:
         if record.position <= self.expected_sequence:
@@ -157,12 +164,12 @@ class Replica(Generic[S, I, O]):
             item = self._open.popleft()
             is_skipped = followed.skipped and item.entry.position == followed.position
             outputs = recorded.get(item.entry.position, ())
-            message = None if is_skipped or was_too_many(outputs) else item.message
-            if message is not None:
-                self._note(item)
-                context = item.context_after(self.expected_sequence)
-                folded, failure = engine.replay(self.service, folded, message, outputs, context)
-                self.failures += failure is not None
+            if is_skipped or was_too_many(outputs):
+                continue
+            self._note(item)
+            context = item.context_after(self.expected_sequence)
+            folded, failure = engine.replay(self.service, folded, item.message, outputs, context)
+            self.failures += failure is not None
         self.committed, self.safe = followed.position, folded
         self.is_chained = followed.is_chained
 
@@ -202,10 +209,9 @@ class Replica(Generic[S, I, O]):
             letters = batch[-1].parked is not None
             size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
         position = self._open[self._passed - 1].entry.position
-        is_worth_storing = bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX
-        return self._proposal(
-            tuple(batch), position, is_worth_storing or is_passed_over, skips=is_passed_over
-        )
+        is_due = even_if_quiet or self._passed >= QUIET_MAX
+        is_worth_storing = bool(size.messages) or is_passed_over or is_due
+        return self._proposal(tuple(batch), position, is_worth_storing, skips=is_passed_over)
 
     def claim(self) -> Proposal[S, I]:
         """Return a proposal without inputs, which moves the committed position to what is read.
@@ -243,17 +249,13 @@ class Replica(Generic[S, I, O]):
         return unread, Step(self._folded, (before or too_many(command, self._waiting_max),))
 
     def _step(self, item: Input[I]) -> Step[S, O]:
-        message = item.message
-        if message is None:
-            return Step(self._folded, ())
         self._note(item)
         context = item.context_after(self.expected_sequence)
-        return engine.step(self.service, self._folded, message, context)
+        return engine.step(self.service, self._folded, item.message, context)
 
     def _build_processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
         outputs, failure = result.outputs, result.failure
-        correlations = self._correlations
-        envelopes = envelopes_of(self.service, item, outputs, correlations) if outputs else ()
+        envelopes = envelopes_of(self.service, item, outputs, self._correlations) if outputs else ()
         if isinstance(item.message, Wake):
             failure, self._wake_failure = mark_retry(failure, self._wake_failure), failure
         return Processed(item, envelopes, failure)

@@ -136,14 +136,14 @@ class ServiceLog:
         fields: dict[str, object] = {
             "service": self._service,
             "position": item.input.entry.position,
-            "id": envelope.id if envelope is not None else "",
+            "id": envelope.id,
             "about": _about(envelope),
             "outcome": outcome,
             "outputs": [output.type for output in item.envelopes[:OUTPUTS_SHOWN]],
             "age_ms": round(age * 1e3, 1),
             "timestamp": time,
         }
-        if envelope is not None and envelope.correlationid:
+        if envelope.correlationid:
             fields["correlation"] = envelope.correlationid
         if isinstance(envelope, Envelope) and isinstance(envelope.data, OfNode):
             fields["node"] = envelope.data.node
@@ -193,23 +193,18 @@ def _messages(outputs: Sequence[Envelope[Message]]) -> list[str]:
     ]
 
 
-def _trace(
-    envelope: Envelope[I | Wake] | Unreadable | None, span: SpanIds | None
-) -> dict[str, object]:
+def _trace(envelope: Envelope[I | Wake] | Unreadable, span: SpanIds | None) -> dict[str, object]:
     if span is not None:
         return {"trace_id": span.trace, "span_id": span.span}
-    if envelope is not None and envelope.traceparent:
+    if envelope.traceparent:
         return {"trace_id": envelope.traceparent[3:35]}
     return {}
 
 
-def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
-    match envelope:
-        case Envelope(data=message):
-            return path_text(message.path)
-        case Unreadable(address=address):
-            return path_text(address.path)
-    return ""
+def _about(envelope: Envelope[I | Wake] | Unreadable) -> str:
+    if isinstance(envelope, Envelope):
+        return path_text(envelope.data.path)
+    return path_text(envelope.address.path)
 
 
 def _cut_fields(_logger: object, _name: str, fields: EventDict) -> EventDict:

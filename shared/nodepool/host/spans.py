@@ -153,8 +153,6 @@ def _parents(item: Processed[I]) -> tuple[Correlation, ...]:
     trace: its outputs continue the trace of each object, and a `Wake` without outputs has no span.
     """
     envelope = item.input.envelope
-    if envelope is None:
-        return ()
     traces = {output.traceparent: correlation_of(output) for output in item.envelopes}
     if not (isinstance(envelope, Envelope) and isinstance(envelope.data, Wake)):
         return tuple(traces.values()) or (correlation_of(envelope),)
@@ -169,13 +167,12 @@ def _message(item: Processed[I]) -> tuple[str, str]:
     if isinstance(envelope, Envelope):
         return template_of(type(envelope.data)), envelope.id
     name = item.input.entry.subject.rpartition(".")[2]
-    return f"np.cmd.*.*.*.{name}", envelope.id if envelope is not None else ""
+    return f"np.cmd.*.*.*.{name}", envelope.id
 
 
 def _correlation(item: Processed[I]) -> str | None:
     """Return the command that an input follows from; by default that of its first output."""
-    envelope = item.input.envelope
-    own = None if envelope is None else envelope.correlationid
+    own = item.input.envelope.correlationid
     return own or next((each.correlationid for each in item.envelopes if each.correlationid), None)
 
 

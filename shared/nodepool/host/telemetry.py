@@ -63,8 +63,6 @@ class Telemetry:
         time, counts = now.isoformat(), Counter[tuple[str, str]]()
         for item in processed:
             envelope, entry = item.input.envelope, item.input.entry
-            if envelope is None:
-                continue
             name = envelope.type if isinstance(envelope, Envelope) else envelope.address.name
             result = "failure" if item.failure is not None else outcome
             counts[name, result] += 1

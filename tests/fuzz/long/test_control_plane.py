@@ -88,7 +88,7 @@ class _Forger:
         for host in self._world.hosts:
             if host.service.name == speaker:
                 newest = self._world.log.entries[host.replica.committed :]
-                heard = [entry.position for entry in newest if host.service.read(entry) is not None]
+                heard = [entry.position for entry in newest if host.service.is_input(entry.subject)]
                 document["causeposition"] = random.choice(heard or [len(self._world.log.entries)])
         return event.subject, json.dumps(document).encode()
 

@@ -1,11 +1,8 @@
 """Copies of a world: what happens in a copy leaves the world as it is."""
 
-from dataclasses import replace
-
 from nodepool.engine.replica import Replica
 from nodepool.engine.world import Host, Log, World
 from nodepool.service import AnyService
-from support.simulation.reading import Decoded, SharedReading
 
 
 def fork(world: World) -> World:
@@ -14,13 +11,8 @@ def fork(world: World) -> World:
     States and entries are values, so that the copy shares them and costs as much as two lists.
     """
     log = Log(world.log.clock, list(world.log.entries), dict(world.log.last), world.log.id)
-    decoded: dict[int, Decoded] = {}  # Its positions hold other entries from here on.
-    services = [
-        replace(service, decoded=decoded) if isinstance(service, SharedReading) else service
-        for service in world.services
-    ]
-    copy = World(services, 0, log)
-    copy.hosts = [_caught_up(world, service, log) for service in services]
+    copy = World(world.services, 0, log)
+    copy.hosts = [_caught_up(world, service, log) for service in world.services]
     copy.run_until_idle()
     return copy
 

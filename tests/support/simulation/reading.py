@@ -1,34 +1,21 @@
-"""Services that decode each entry of the log once for all replicas, as messages never change."""
+"""Services that look at each subject of the log once for all replicas."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nodepool.contract.decode import Unreadable
-from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope
 from nodepool.service import AnyService, Service
-
-Decoded = Envelope[Any] | Unreadable | None
 
 
 @dataclass(frozen=True)
 class SharedReading(Service[Any, Any, Any]):
-    """A service whose replicas, and those of the others, share what was decoded.
+    """A service whose replicas share what a subject is to it.
 
-    decoded: each entry that a service hears, by position.
-    wanted, heard: whether this service reads a subject, and whether it hears it.
+    wanted, heard: whether this service reads a subject, and the class of the message that it hears.
     """
 
-    decoded: dict[int, Decoded] = field(default_factory=dict)
     wanted: dict[str, bool] = field(default_factory=dict)
-    heard: dict[str, bool] = field(default_factory=dict)
-
-    def read(self, entry: Entry) -> Decoded:
-        """The input at an entry; the same object for each service that hears it."""
-        if entry.position not in self.decoded:
-            self.decoded[entry.position] = super().read(entry)
-        return self.decoded[entry.position]
+    heard: dict[str, type[Any] | None] = field(default_factory=dict)
 
     def wants(self, subject: str) -> bool:
         """Whether a replica reads this subject."""
@@ -36,19 +23,16 @@ class SharedReading(Service[Any, Any, Any]):
             self.wanted[subject] = super().wants(subject)
         return self.wanted[subject]
 
-    def is_input(self, subject: str) -> bool:
-        """Whether a message on this subject is an input."""
+    def kind_at(self, subject: str) -> type[Any] | None:
+        """The class of the input on this subject, if the service hears one there."""
         if subject not in self.heard:
-            self.heard[subject] = super().is_input(subject)
+            self.heard[subject] = super().kind_at(subject)
         return self.heard[subject]
 
 
 def sharing(services: Iterable[AnyService]) -> tuple[AnyService, ...]:
-    """The services, which share what they decode."""
-    decoded: dict[int, Decoded] = {}
+    """The services, whose replicas share what they know of subjects."""
     return tuple(
-        SharedReading(
-            **{each.name: getattr(service, each.name) for each in fields(service)}, decoded=decoded
-        )
+        SharedReading(**{each.name: getattr(service, each.name) for each in fields(service)})
         for service in services
     )

@@ -116,7 +116,7 @@ def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
             actor=message.actor,
         )
         envelopes = (envelope,)
-    return Processed(Input(entry, service), envelopes, failure)
+    return Processed(Input(entry, service.kind_at(subject)), envelopes, failure)
 
 
 async def _each(parts: AsyncIterator[list[Entry]]) -> AsyncIterator[Entry]:
