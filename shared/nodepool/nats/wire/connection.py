@@ -8,6 +8,7 @@ version no longer calls them.
 
 import asyncio
 import random
+import re
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _DENIED = "permissions violation for publish to "
 _KEPT = f'{_DENIED}"$js.api.consumer.delete.'
 """An error to ignore: if the user may not delete consumers, the server removes idle ones itself."""
-_NEEDED = tuple(b"\r\n" + name.encode() for name in (SEQUENCE, REQUEST_INFO, "Nats-Msg-Size"))
+_NEEDED = re.compile(f"\r\n(?:{SEQUENCE}|{REQUEST_INFO}|Nats-Msg-Size)".encode())
 
 
 class Connection(AuthenticatingClient):
@@ -109,7 +110,7 @@ class Connection(AuthenticatingClient):
         # a message to the gateway its sender, and a message without its content the size of that.
         if headers is None:
             return None
-        if headers.startswith(_BATCH) and not any(name in headers for name in _NEEDED):
+        if headers.startswith(_BATCH) and _NEEDED.search(headers) is None:
             return None
         return parse_headers(headers)
 
