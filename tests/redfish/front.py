@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -49,8 +50,9 @@ class Front:
     refuses_boot: whether it refuses a boot override, and quotes it.
     version: of its system, which a change has to name; a weak one matches no change that names it.
     received: each request, as method and path; connections: what they came through.
-    resets: each reset that arrived; carried_out: each that reached the machine; effects: which of
-        those that arrived these were, counted from 0. One that nobody waits for is carried out too.
+    resets: each reset that arrived; arrivals: when; carried_out: each that reached the machine;
+        effects: which of those that arrived these were, counted from 0. One that nobody waits for
+        is carried out too.
     tokens: the sessions that are open.
     delay_s: how long it takes for each answer.
     holding: how many requests it has held so far.
@@ -77,6 +79,7 @@ class Front:
     version: str = ""
     received: list[str] = field(default_factory=list)
     resets: list[str] = field(default_factory=list)
+    arrivals: list[datetime] = field(default_factory=list)
     carried_out: list[str] = field(default_factory=list)
     effects: list[int] = field(default_factory=list)
     logins: int = 0
@@ -130,6 +133,7 @@ class Front:
         if is_reset:
             number = len(self.resets)
             self.resets.append(json.loads(body)["ResetType"])
+            self.arrivals.append(datetime.now(UTC))
         await asyncio.sleep(self.delay_s)
         if _ends(request.path, self.held):
             async with self.held_more:

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -283,18 +284,25 @@ class Site:
 
     def placed(self, kind: type[M], machine: str = "", **fields: object) -> Sequence[tuple[int, M]]:
         """All messages of a class with these values, with their positions."""
-        found = []
+        found = self._find(kind, machine, fields)
+        return [(entry.position, each) for entry, each in found]
+
+    def dated(self, kind: type[M], machine: str) -> Sequence[tuple[datetime, M]]:
+        """All messages of a class about a machine, with the times at which they were stored."""
+        return [(entry.time, each) for entry, each in self._find(kind, machine, {})]
+
+    def _find(
+        self, kind: type[M], machine: str, fields: Mapping[str, object]
+    ) -> Iterator[tuple[Entry, M]]:
+        end = f".{machine}.{kind.__name__}" if machine else f".{kind.__name__}"
         for entry in self.entries:
-            if not entry.subject.endswith(f".{kind.__name__}"):
+            if not entry.subject.endswith(end):
                 continue
             envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
             assert not isinstance(envelope, Unreadable), envelope
             data = envelope.data
-            if (not machine or machine == getattr(data, "machine", None)) and all(
-                getattr(data, name) == value for name, value in fields.items()
-            ):
-                found.append((entry.position, data))
-        return found
+            if all(getattr(data, name) == value for name, value in fields.items()):
+                yield entry, data
 
     async def expect(
         self,
