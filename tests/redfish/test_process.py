@@ -69,6 +69,7 @@ async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
             await until(
                 lambda: "must be one of Rack, BootProfile, WipeProfile" in readiness(process)
             )
+            assert process.metric("nodepool_inventory_refused") == 1
 
             site.declare()
             await site.expect(MachineAdded, "m0")
@@ -76,6 +77,7 @@ async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
             os.kill(process.pid, signal.SIGHUP)
             await until(lambda: count_events(process, "inventory read") == 2)
             assert process.metric("nodepool_inventories_total") == 3
+            assert process.metric("nodepool_inventory_refused") == 0
             assert process.metric("nodepool_controller_reading_seconds_count") > 0
 
 

@@ -68,7 +68,7 @@ REAL_MACHINES: Final = Section(
             "How long the readings of controllers took: 95 of 100 were faster.",
             [Query(quantile(0.95, of_metal.READING_SECONDS, by="result"), "{{result}}")],
             unit="s",
-            width=12,
+            width=10,
             empty=_NO_REAL_MACHINES,
         ),
         lines(
@@ -78,7 +78,16 @@ REAL_MACHINES: Final = Section(
             [Query(count(of_metal.INVENTORIES, by="result", window=RATE), "{{result}}")],
             stairs=True,
             decimals=0,
-            width=12,
+            width=10,
+            empty=_NO_REAL_MACHINES,
+        ),
+        stat(
+            "Inventories refused",
+            "Replicas whose inventory file has a fault now; the last inventory without a fault "
+            "stays in force.",
+            f"sum({of_metal.INVENTORY_REFUSED.name})",
+            steps=ANY_IS_A_WARNING,
+            height=8,
             empty=_NO_REAL_MACHINES,
         ),
     ],

@@ -1,8 +1,8 @@
-"""What the driver counts."""
+"""What the driver counts, and whether its inventory is refused."""
 
 from typing import Final
 
-from nodepool.contract.metal_metrics import INVENTORIES, READING_SECONDS
+from nodepool.contract.metal_metrics import INVENTORIES, INVENTORY_REFUSED, READING_SECONDS
 from nodepool.host.families import Families
 
 ANSWERED: Final = "answered"
@@ -17,6 +17,7 @@ class Figures:
     def __init__(self, families: Families) -> None:
         self._readings = families.histograms(READING_SECONDS)
         self._inventories = families.counters(INVENTORIES)
+        self._refused = families.gauge(INVENTORY_REFUSED)
         for result in (ANSWERED, FAILED):
             self._readings[result,]  # Creates it.
         for result in (USED, REFUSED):
@@ -27,5 +28,6 @@ class Figures:
         self._readings[FAILED if has_failed else ANSWERED,].observe(seconds)
 
     def count_inventory(self, *, is_refused: bool) -> None:
-        """Count an inventory that was read."""
+        """Count an inventory that was read; the file stays used or refused until the next one."""
+        self._refused.set(is_refused)
         self._inventories[REFUSED if is_refused else USED,].inc()

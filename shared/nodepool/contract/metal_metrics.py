@@ -17,6 +17,12 @@ INVENTORIES: Final = Metric(
     "Inventories that were read, by whether they were used or refused as a whole.",
     ("result",),
 )
+INVENTORY_REFUSED: Final = Metric(
+    "nodepool_inventory_refused",
+    "gauge",
+    "Whether the inventory file as it is now is refused, so that an earlier inventory, or none, is "
+    "in force.",
+)
 OF_THE_DRIVER: Final[tuple[Metric, ...]] = tuple(
     value for value in vars().values() if isinstance(value, Metric)
 )

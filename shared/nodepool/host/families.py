@@ -1,10 +1,16 @@
-"""The counters and histograms of a process, made from the list of metrics."""
+"""The counters, histograms and gauges of a process, made from the list of metrics."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 
 from nodepool.contract.metrics import Metric
 
@@ -12,11 +18,12 @@ _TRACE: Final = re.compile("00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f][13579bdf]")
 # Otherwise each counter and histogram gets an additional gauge with its creation time.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # As prometheus_client has it.
 
-F = TypeVar("F", Counter, Histogram)
+F = TypeVar("F", Counter, Gauge, Histogram)
+Family = Counter | Gauge | Histogram
 
 
 class Children(dict[tuple[str, ...], F], Generic[F]):
-    """The counters or histograms of one metric of a service, by the values of its labels.
+    """The counters, gauges or histograms of one metric of a service, by the values of its labels.
 
     They are cached, because a lookup in the family costs more than a count.
     """
@@ -39,7 +46,7 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
 
 
 class Families:
-    """Makes the counters and histograms of one service of a process.
+    """Makes the counters, gauges and histograms of one service of a process.
 
     A family exists once in a registry, so services share each family that they count in.
 
@@ -51,7 +58,7 @@ class Families:
         self,
         shared: Mapping[str, str],
         registry: CollectorRegistry,
-        made: dict[str, Counter | Histogram],
+        made: dict[str, Family],
     ) -> None:
         self._names, self._values = tuple(shared), tuple(shared.values())
         self._registry = registry
@@ -64,6 +71,10 @@ class Families:
     def counter(self, metric: Metric) -> Counter:
         """Return the counter of a metric without labels, which exists at once."""
         return self.counters(metric)[()]
+
+    def gauge(self, metric: Metric) -> Gauge:
+        """Return the gauge of a metric without labels, which exists at once, at 0."""
+        return self._children(Gauge, metric)[()]
 
     def histograms(self, metric: Metric) -> Children[Histogram]:
         """Return the histograms of a metric."""
@@ -83,10 +94,12 @@ class Families:
             lambda labels: family.remove(*self._values, *labels),
         )
 
-    def _make(self, metric: Metric) -> Counter | Histogram:
+    def _make(self, metric: Metric) -> Family:
         name, text, names = metric.name, metric.help, (*self._names, *metric.labels)
         if metric.kind == "counter":
             return Counter(name, text, names, registry=self._registry)
+        if metric.kind == "gauge":
+            return Gauge(name, text, names, registry=self._registry)
         return Histogram(name, text, names, registry=self._registry, buckets=metric.buckets)
 
 

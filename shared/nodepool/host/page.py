@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Histogram,
     ProcessCollector,
     generate_latest,
 )
@@ -18,7 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from nodepool.contract.metrics import Sample
 from nodepool.host.exposition import Wanted, compress_pieces, format_families
-from nodepool.host.families import Families
+from nodepool.host.families import Families, Family
 
 PAGE_S = 8.0
 """How long a page may wait for other pages, in seconds: less than the timeout of a scrape."""
@@ -29,12 +27,12 @@ Read = Callable[[], Iterable[Sample]]
 class MetricsPage:
     """The metrics of one process.
 
-    registry: the counters and histograms, and the metrics of the process itself.
+    registry: the counters, gauges and histograms, and the metrics of the process itself.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._made: dict[str, Counter | Histogram] = {}
+        self._made: dict[str, Family] = {}
         self._sources: dict[tuple[str, ...], tuple[Mapping[str, str], Read]] = {}
         self._turn = threading.Lock()
         ProcessCollector(registry=self.registry)

@@ -201,6 +201,7 @@ async def test_an_inventory_that_is_wrong_is_refused_and_the_last_one_stays(
             site.inventory.write_text(good.replace(SERIAL, SERIAL.replace("serial", "cereal"), 1))
             await site.until(lambda: refusals(process) != [])
             assert "expected.cereal: is not a known field" in refusals(process)[0][0]
+            assert process.metric("nodepool_inventory_refused") == 1
             await site.tell(stay_of("m0", 1))
             await site.expect(MachineBooted, "m0")
 
@@ -209,6 +210,7 @@ async def test_an_inventory_that_is_wrong_is_refused_and_the_last_one_stays(
             await site.expect(MachineAdded, "m2")
             await site.expect(MachineUndeclared, "m1")
             await site.expect(MachineDeclared, count=3)
+            assert process.metric("nodepool_inventory_refused") == 0
 
         assert len(site.said(MachineDeclared)) == 3
         audit(site)
