@@ -30,8 +30,8 @@ from support.constants import H100, ZONE
 from testbed.ports import free_port
 
 M = TypeVar("M", bound=Message)
-NODE_IMAGE = "http://boot.test/node.efi"
-WIPE_IMAGE = "http://boot.test/wipe.efi?report={report}"
+NODE_IMAGE = "https://boot.test/node.efi"
+WIPE_IMAGE = "https://boot.test/wipe.efi?report={report}"
 MEMORY_GIB = 2048
 RACK = 50
 """How many machines a rack of the site has."""
@@ -112,7 +112,7 @@ class Rig:
 class Site:
     """The machines, the bus and the processes of one test.
 
-    boot, wipe: the fields of the profiles in the inventory, without their type.
+    boots, wipe: the fields of the profiles in the inventory, without their type.
     """
 
     def __init__(self, server: NatsServer, folder: Path, *, wipes: bool) -> None:
@@ -123,7 +123,7 @@ class Site:
         self.report_url = f"http://127.0.0.1:{self.report_port}"
         self.inventory = folder / "inventory.yaml"
         self.wipes = wipes
-        self.boot: dict[str, object] = {"image": NODE_IMAGE}
+        self.boots: list[dict[str, object]] = [{"image": NODE_IMAGE}]
         self.wipe: dict[str, object] = {"image": WIPE_IMAGE}
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -197,9 +197,10 @@ class Site:
         racks = [*self._racks(is_wiped=True), *self._racks(is_wiped=False)]
         base = {"apiVersion": "metal/v1alpha1", "instanceType": H100}
         token = {"file": str(self.join_token)}
-        boot = {**base, "kind": "BootProfile", "joinToken": token, **self.boot}
+        boot = {**base, "kind": "BootProfile", "joinToken": token}
+        boots = [{**boot, **each} for each in self.boots]
         wipe = {**base, "kind": "WipeProfile", **self.wipe}
-        documents = [*racks, boot, wipe]
+        documents = [*racks, *boots, wipe]
         written = self.inventory.with_suffix(".new")
         written.write_text("\n---\n".join(map(json.dumps, documents)))
         written.replace(self.inventory)

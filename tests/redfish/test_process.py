@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from bus.harness import ReplicaProcess, until
+from bus.test_process_life import readiness
 from conformance.requests import deleted, registered
 from nodepool.contract.events import (
     ControllerReported,
@@ -19,7 +20,6 @@ from nodepool.contract.events import (
 from redfish.audit import audit, stay_of
 from redfish.emulator import Emulator
 from redfish.site import NODE_IMAGE, a_site
-from testbed.pages import PageFailure
 
 
 async def test_a_machine_is_powered_on_for_its_assignment_and_wiped_after_it(
@@ -73,20 +73,12 @@ async def test_a_process_is_not_ready_before_it_has_read_an_inventory(
 
             site.declare()
             await site.expect(MachineAdded, "m0")
-            await until(lambda: "not ready" not in readiness(process))
+            await until(lambda: readiness(process) == "ok")
             os.kill(process.pid, signal.SIGHUP)
             await until(lambda: count_events(process, "inventory read") == 2)
             assert process.metric("nodepool_inventories_total") == 3
             assert process.metric("nodepool_inventory_refused") == 0
             assert process.metric("nodepool_controller_reading_seconds_count") > 0
-
-
-def readiness(process: ReplicaProcess) -> str:
-    """What a process says of whether it does its work."""
-    try:
-        return process.page("/readyz")
-    except PageFailure as failure:
-        return str(failure)
 
 
 def count_events(process: ReplicaProcess, event: str) -> int:

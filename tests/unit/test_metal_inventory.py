@@ -12,6 +12,7 @@ from metal.host.inventory_file import (
     parse_inventory,
     read_inventory,
 )
+from metal.inventory.addresses import BootNetwork
 from metal.inventory.inventory import KnownMachine, Place
 from metal.inventory.model import Expected, Gpus, Reference
 from metal.inventory.rules import FAULTS_MAX, MACHINES_MAX
@@ -322,6 +323,52 @@ def test_a_controller_without_tls_is_for_emulators_on_this_machine() -> None:
 
     place = inventory.machines[machine_key(ZONE, "m1")].place
     assert (place.address, place.ca_file) == ("http://127.0.0.1:8000", "")
+
+
+PLAIN_IMAGE = "image: must begin with https://: over http://, the address that takes the place of"
+PLAIN_URL = "image: needs https:// in NODEPOOL_METAL_REPORT_URL: {config} stands for an address"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "url", "fault"),
+    [
+        ("http", "https://metal.example", PLAIN_IMAGE),
+        ("https", "http://10.0.0.1:9490", PLAIN_URL),
+        ("HTTPS", "HTTP://metal.example", PLAIN_URL),
+    ],
+)
+def test_a_join_token_passes_in_clear_text_only_where_the_network_is_trusted(
+    scheme: str, url: str, fault: str
+) -> None:
+    # given a profile that sends the join token over http://
+    image = "https://boot.example/node.efi"
+    text = RACK.replace(image, f"{scheme}://boot.example/node.efi?c={{config}}")
+
+    # then it is refused with the field and the fix, unless the network is trusted
+    with pytest.raises(InventoryError) as raised:
+        parse_inventory(text, "inventory.yaml", BootNetwork(url))
+    (told,) = raised.value.faults
+    assert fault in told
+    assert told.endswith(
+        "set NODEPOOL_METAL_TRUST_BOOT_NETWORK=on if nobody else reads that network"
+    )
+    trusted = parse_inventory(text, "inventory.yaml", BootNetwork(url, is_trusted=True))
+    assert len(trusted.machines) == 2
+
+
+@pytest.mark.parametrize(
+    ("image", "url"),
+    [
+        ("https://boot.example/node.efi?c={config}", "https://metal.example"),
+        ("https://boot.example/node.efi?c={config}", ""),
+        ("http://127.0.0.1/node.efi?c={config}", "http://localhost:9490"),
+        ("http://boot.example/node.efi", "http://metal.example"),
+    ],
+)
+def test_a_boot_without_a_token_on_the_network_needs_no_trust(image: str, url: str) -> None:
+    text = RACK.replace("https://boot.example/node.efi", image)
+
+    assert len(parse_inventory(text, "inventory.yaml", BootNetwork(url)).machines) == 2
 
 
 @pytest.mark.parametrize(

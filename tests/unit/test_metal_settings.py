@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from metal.host.settings import read_metal
+from metal.inventory.addresses import BootNetwork
 from nodepool.host.settings import SettingsError
 
 KEY = "k" * 32
@@ -32,6 +33,15 @@ def test_the_settings_are_read_and_one_controller_gets_one_call_at_a_time(tmp_pa
     assert (settings.report_url, settings.report_key) == ("https://metal.example", KEY)
 
 
+@pytest.mark.parametrize(("value", "is_trusted"), [("", False), ("off", False), ("on", True)])
+def test_the_network_of_boots_is_trusted_only_if_a_setting_says_so(
+    tmp_path: Path, value: str, is_trusted: bool
+) -> None:
+    settings = read_metal(environment(tmp_path, METAL_TRUST_BOOT_NETWORK=value))
+
+    assert settings.network == BootNetwork("https://metal.example", is_trusted=is_trusted)
+
+
 def test_without_a_port_no_key_is_needed() -> None:
     settings = read_metal({"NODEPOOL_INVENTORY": "/i"})
 
@@ -54,6 +64,11 @@ def test_no_representation_shows_the_key(tmp_path: Path) -> None:
             "NODEPOOL_METAL_REPORT_PORT is 'x'; it must be from -1",
         ),
         ("METAL_REPORT_URL", "metal", "NODEPOOL_METAL_REPORT_URL is 'metal'; it must be the http"),
+        (
+            "METAL_TRUST_BOOT_NETWORK",
+            "yes",
+            "NODEPOOL_METAL_TRUST_BOOT_NETWORK is 'yes'; it must be on or off",
+        ),
         ("METAL_REPORT_KEY_FILE", "", "NODEPOOL_METAL_REPORT_KEY_FILE"),
         ("METAL_REPORT_KEY_FILE", "/nowhere", "NODEPOOL_METAL_REPORT_KEY_FILE"),
     ],

@@ -52,7 +52,7 @@ class Driver:
                 poller.begin()
                 self._has_inventory = True
 
-            self._watch = InventoryWatch(settings.inventory, replica, take_over)
+            self._watch = InventoryWatch(settings, replica, take_over)
             # The sender comes first: no other call may come between a commit and its requests.
             self._runtime.on_stored.extend((sender.hear, poller.hear))
             server = BootServer(replica, machines, addresses)

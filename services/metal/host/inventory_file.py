@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from metal.inventory.addresses import REFERENCE_RULE
+from metal.inventory.addresses import REFERENCE_RULE, BootNetwork
 from metal.inventory.faults import FaultOf, show
 from metal.inventory.faults import Path as Field
 from metal.inventory.inventory import Inventory, build_inventory
@@ -23,6 +23,8 @@ from nodepool.nats.wire.files import read_given
 SIZE_MAX: Final = 8 * 1024 * 1024
 """The largest inventory that is read, in bytes."""
 DOCUMENTS_MAX: Final = 2_000
+NOT_REACHED: Final = BootNetwork()
+"""The network of a service that machines do not reach."""
 _REFERENCES: Final = frozenset({"credentials", "joinToken"})
 _SECRETS: Final = frozenset({"user", "username", "password", "token", "secret", "login"})
 """Fields that an inventory does not have, and where a secret would be."""
@@ -53,16 +55,18 @@ class _Placed:
         return f"{self.place} line {_line_of(self.node, path)}:{field} {cause}"
 
 
-def read_inventory(path: Path) -> Inventory:
+def read_inventory(path: Path, network: BootNetwork = NOT_REACHED) -> Inventory:
     """Return the inventory in a file; raise InventoryError if it cannot be used."""
     try:
         content = read_given(path, SIZE_MAX)
     except OSError as error:
         raise InventoryError([f"{path}: cannot be read: {error.strerror}"]) from None
-    return parse_inventory(content, str(path))
+    return parse_inventory(content, str(path), network)
 
 
-def parse_inventory(text: str | bytes, source: str) -> Inventory:
+def parse_inventory(
+    text: str | bytes, source: str, network: BootNetwork = NOT_REACHED
+) -> Inventory:
     """Return the inventory in a text; raise InventoryError, whose lines begin with `source`."""
     try:
         placed = [_Placed(*each) for each in read_documents(text, source, SIZE_MAX)]
@@ -82,7 +86,7 @@ def parse_inventory(text: str | bytes, source: str) -> Inventory:
     if faults:
         raise InventoryError(faults[:FAULTS_MAX])
     documents = [each for each in found if not isinstance(each, list)]
-    broken = find_faults(documents)
+    broken = find_faults(documents, network)
     if broken:
         raise InventoryError([placed[each.document].tell(each.path, each.cause) for each in broken])
     return build_inventory(documents)

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from metal.host.redfish.limits import Limits
+from metal.inventory.addresses import BootNetwork
 from nodepool.host.settings import PREFIX, SettingsError
 from nodepool.nats.wire.errors import AccessError
 from nodepool.nats.wire.files import one_line
@@ -33,6 +34,7 @@ class MetalSettings:
         port, -1 none.
     report_url: the address at which machines reach this port; empty if they do not.
     report_key: the key that signs the addresses for boots; the same for all replicas.
+    trusts_network: whether nobody but machines and this service reads the network of boots.
     """
 
     inventory: Path
@@ -41,6 +43,12 @@ class MetalSettings:
     report_port: int = -1
     report_url: str = ""
     report_key: str = field(default="", repr=False)
+    trusts_network: bool = False
+
+    @property
+    def network(self) -> BootNetwork:
+        """How machines reach this process while they boot."""
+        return BootNetwork(self.report_url, is_trusted=self.trusts_network)
 
 
 def read_metal(environment: Mapping[str, str]) -> MetalSettings:
@@ -54,6 +62,7 @@ def read_metal(environment: Mapping[str, str]) -> MetalSettings:
         poll_s=_number(environment, "METAL_POLL_SECONDS"),
         limits=Limits(per_controller=1),
         report_port=_number(environment, "METAL_REPORT_PORT"),
+        trusts_network=_switch(environment, "METAL_TRUST_BOOT_NETWORK"),
     )
     return settings if settings.report_port < 0 else _with_reports(settings, environment)
 
@@ -75,6 +84,13 @@ def _with_reports(settings: MetalSettings, environment: Mapping[str, str]) -> Me
         text = f"{file} must hold at least {KEY_MIN} characters; openssl rand -hex 32 makes some"
         raise SettingsError(f"{PREFIX}METAL_REPORT_KEY_FILE: {text}")
     return replace(settings, report_url=url, report_key=key)
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool:
+    value = environment.get(PREFIX + name, "") or "off"
+    if value not in ("on", "off"):
+        raise SettingsError(f"{PREFIX}{name} is {value!r}; it must be on or off")
+    return value == "on"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

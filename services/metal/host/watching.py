@@ -4,11 +4,12 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from metal.host.inventory_file import InventoryError, read_inventory
 from metal.host.replica import MetalReplica
+from metal.host.settings import MetalSettings
 from metal.inventory.inventory import Inventory
 
 LOOK_S: Final = 1.0
@@ -22,10 +23,14 @@ class InventoryWatch:
     """
 
     def __init__(
-        self, path: Path, replica: MetalReplica, on_change: Callable[[Inventory], None]
+        self,
+        settings: MetalSettings,
+        replica: MetalReplica,
+        on_change: Callable[[Inventory], None],
     ) -> None:
         self.fault = ""
-        self._path = path
+        self._path = settings.inventory
+        self._read_file = partial(read_inventory, settings.inventory, settings.network)
         self._log, self._figures = replica.log, replica.figures
         self._on_change = on_change
         self._mark: object = None
@@ -56,7 +61,7 @@ class InventoryWatch:
 
     async def _read(self) -> None:
         try:
-            inventory = await asyncio.to_thread(read_inventory, self._path)
+            inventory = await asyncio.to_thread(self._read_file)
         except InventoryError as error:
             self.fault = error.faults[0]
             self._figures.count_inventory(is_refused=True)

@@ -1,10 +1,11 @@
 """What an inventory may write as addresses, fingerprints and references; no secret is quoted."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from metal.inventory.model import Reference
+from metal.inventory.model import CONFIG, Reference
 
 _HOST: Final = re.compile(r"[0-9a-z]([0-9a-z.-]{0,251}[0-9a-z])?|[0-9a-f:.]{2,45}", re.ASCII)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -17,6 +18,18 @@ REFERENCE_RULE: Final = (
     " variable with {environment: ITS_NAME}"
 )
 """How an inventory names a secret, which it must not hold itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootNetwork:
+    """How machines reach the service while they boot.
+
+    report_url: the address at which they do; empty if they do not.
+    is_trusted: whether an operator says that nobody else reads what passes there.
+    """
+
+    report_url: str = ""
+    is_trusted: bool = False
 
 
 def address_fault(address: str) -> str | None:
@@ -43,6 +56,30 @@ def image_fault(image: str) -> str | None:
     if "@" in url.netloc:
         return "must not hold a user or a password"
     return None
+
+
+def token_fault(image: str, network: BootNetwork) -> str | None:
+    """Return why a boot from an image would show its join token to others; None if it would not."""
+    if CONFIG not in image or network.is_trusted:
+        return None
+    unless = "or set NODEPOOL_METAL_TRUST_BOOT_NETWORK=on if nobody else reads that network"
+    if _is_plain(image):
+        return (
+            f"must begin with https://: over http://, the address that takes the place of {CONFIG}"
+            f" is in clear text, and with it the join token; {unless}"
+        )
+    if _is_plain(network.report_url):
+        return (
+            f"needs https:// in NODEPOOL_METAL_REPORT_URL: {CONFIG} stands for an address there, at"
+            f" which the join token would pass in clear text; {unless}"
+        )
+    return None
+
+
+def _is_plain(address: str) -> bool:
+    """Return whether what passes at an address leaves this host without TLS."""
+    url = _split(address)
+    return url is not None and url.scheme == "http" and url.hostname not in _LOOPBACK
 
 
 def _split(address: str) -> SplitResult | None:

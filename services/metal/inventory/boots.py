@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from metal.inventory.addresses import REFERENCE_RULE, image_fault, reference_fault
+from metal.inventory.addresses import (
+    REFERENCE_RULE,
+    BootNetwork,
+    image_fault,
+    reference_fault,
+    token_fault,
+)
 from metal.inventory.faults import FaultOf
 from metal.inventory.model import (
     CONFIG,
@@ -28,7 +34,9 @@ _SECRET: Final = re.compile(r"[^=]*(?:pass|token|secret|key)[^=]*=(?!/).+", re.I
 """Matches an argument that may hold a secret; it may name a file."""
 
 
-def list_boot_faults(profile: BootProfile, unique: Unique) -> Iterator[FaultOf]:
+def list_boot_faults(
+    profile: BootProfile, unique: Unique, network: BootNetwork
+) -> Iterator[FaultOf]:
     """Yield each fault of a boot profile."""
     yield from unique.boot(profile)
     if bool(profile.org) != bool(profile.cluster):
@@ -42,6 +50,8 @@ def list_boot_faults(profile: BootProfile, unique: Unique) -> Iterator[FaultOf]:
         yield ("joinToken",), reason
     if CONFIG in profile.image and profile.target is not BootTarget.UEFI_HTTP:
         yield ("target",), f"must be UefiHttp: no other boot tells the image what {CONFIG} is"
+    if reason := token_fault(profile.image, network):
+        yield ("image",), reason
     yield from _boot(profile)
 
 

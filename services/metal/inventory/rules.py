@@ -8,6 +8,7 @@ from metal.documents import plain_mac
 from metal.inventory import boots
 from metal.inventory.addresses import (
     REFERENCE_RULE,
+    BootNetwork,
     address_fault,
     file_fault,
     fingerprint_fault,
@@ -30,12 +31,12 @@ MEMORY_GIB_MAX: Final = 1_000_000
 GPUS_MAX: Final = 64
 
 
-def find_faults(documents: Sequence[InventoryDocument]) -> Sequence[Fault]:
+def find_faults(documents: Sequence[InventoryDocument], network: BootNetwork) -> Sequence[Fault]:
     """Return the first faults of an inventory, in its order; none if it may be used."""
-    return tuple(islice(_list_faults(documents), FAULTS_MAX))
+    return tuple(islice(_list_faults(documents, network), FAULTS_MAX))
 
 
-def _list_faults(documents: Sequence[InventoryDocument]) -> Iterator[Fault]:
+def _list_faults(documents: Sequence[InventoryDocument], network: BootNetwork) -> Iterator[Fault]:
     count = sum(len(each.machines) for each in documents if isinstance(each, Rack))
     if count > MACHINES_MAX:
         cause = f"brings the machines to {count}, more than the {MACHINES_MAX} of one inventory"
@@ -44,21 +45,23 @@ def _list_faults(documents: Sequence[InventoryDocument]) -> Iterator[Fault]:
         return
     unique = Unique()
     for number, document in enumerate(documents):
-        for path, cause in _faults_of(document, unique):
+        for path, cause in _faults_of(document, unique, network):
             yield Fault(number, path, cause)
     for number, document in enumerate(documents):
         for path, cause in boots.list_missing(document, documents):
             yield Fault(number, path, cause)
 
 
-def _faults_of(document: InventoryDocument, unique: Unique) -> Iterator[FaultOf]:
+def _faults_of(
+    document: InventoryDocument, unique: Unique, network: BootNetwork
+) -> Iterator[FaultOf]:
     if reason := type_fault(document.instance_type):
         yield ("instanceType",), reason
     match document:
         case Rack():
             yield from _rack(document, unique)
         case BootProfile():
-            yield from boots.list_boot_faults(document, unique)
+            yield from boots.list_boot_faults(document, unique, network)
         case WipeProfile():
             yield from boots.list_wipe_faults(document, unique)
 

@@ -144,7 +144,7 @@ OTHERS = frozenset(
     | {f"ARCHIVE_{name}_HOURS" for name in ("SNAPSHOT", "VERIFY")}
     | {"TRIM", "TRIM_KEEP_SECONDS", "TRIM_KEEP_BYTES", "TRIM_DELAY_SECONDS"}
     | {f"CONSOLE_{name}" for name in _OF_THE_CONSOLE}
-    | {"METAL_POLL_SECONDS"}
+    | {"METAL_POLL_SECONDS", "METAL_TRUST_BOOT_NETWORK"}
     | {f"METAL_REPORT_{name}" for name in ("PORT", "URL", "KEY_FILE")}
 )
 """Settings of the command line, of `nodepool up`, of the agent of a Kubernetes cluster, of the

@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from bus.harness import until
+from bus.test_process_life import readiness
 from conformance.requests import CLUSTER, ORG, deleted, registered
 from metal.host.addresses import Addresses, config_path
 from nodepool.contract.events import MachineAdded, MachineBooted, MachineFailed, MachineWiped
@@ -32,8 +34,10 @@ async def get(address: str) -> tuple[int, Any]:
 
 def configure(site: Site) -> None:
     """Declares images that get a configuration, those of the cluster with arguments."""
-    site.boot = {"image": CONFIGURED, "kernelArguments": ARGUMENTS, "org": ORG, "cluster": CLUSTER}
-    site.wipe = {"image": "http://boot.test/wipe.efi?report={report}&config={config}"}
+    site.boots = [
+        {"image": CONFIGURED, "kernelArguments": ARGUMENTS, "org": ORG, "cluster": CLUSTER}
+    ]
+    site.wipe = {"image": "https://boot.test/wipe.efi?report={report}&config={config}"}
     site.declare()
 
 
@@ -84,7 +88,12 @@ async def test_a_machine_gets_the_configuration_of_its_boot_while_this_is_wanted
             assert await get(wiping) == (HTTPStatus.OK, wanted)
             rig.end_wipe()
             await site.expect(MachineWiped, "m0", assignment=1)
-            assert await get(wiping) == over
+
+            # and nothing once the process knows of the end that it has stored
+            async def is_over() -> bool:
+                return await get(wiping) == over
+
+            await until(is_over)
 
         site.check_secrets("a-new-token", URL(first).name, URL(report).name)
 
@@ -132,6 +141,24 @@ async def test_a_machine_that_could_not_join_is_not_powered_on(
 
         assert cause.format(file=site.join_token) in failed.cause
         assert site.rigs["m0"].front.resets == []
+
+
+async def test_join_tokens_pass_in_clear_text_only_if_the_network_of_boots_is_trusted(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 1) as site:
+        # given a profile whose image, and with it the join token, comes over http://
+        site.boots = [{"image": "http://boot.test/node.efi?config={config}"}]
+        site.declare()
+
+        # then the process refuses the inventory, and names the field and the fix
+        with site.process() as process:
+            await until(lambda: "image: must begin with https://" in readiness(process))
+            assert "NODEPOOL_METAL_TRUST_BOOT_NETWORK=on" in readiness(process)
+
+        # and a process whose network is trusted uses it
+        with site.process(metal_trust_boot_network="on"):
+            await site.expect(MachineAdded, "m0")
 
 
 async def test_a_controller_that_quotes_an_address_tells_it_to_nobody(
