@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
+
+from yarl import URL
 
 from conformance.requests import CLUSTER, ORG, POOL
 from metal.host.sending import RESETS
@@ -15,7 +18,7 @@ from nodepool.contract.events import (
     PowerOverdue,
     PowerRequested,
 )
-from redfish.site import Rig, Site
+from redfish.site import WIPED, Rig, Site
 from support.constants import H100, ZONE
 
 
@@ -69,6 +72,7 @@ def audit(site: Site) -> None:
     for rig in site.rigs.values():
         assert find_faults(list_intentions(site, rig.name), list_resets(rig)) == [], rig.name
         _audit_wipes(site, rig)
+        assert not rig.is_wiped or all(h.is_wiped for h in list_handovers(rig.history)), rig.name
 
 
 def list_intentions(site: Site, machine: str) -> list[Intention]:
@@ -107,6 +111,34 @@ def find_faults(
             continue
         begun[-1].resets.append((kind, has_effect))
     return [*faults, *(fault for each in intentions for fault in each.find_faults())]
+
+
+class Handover(NamedTuple):
+    """A machine boots for another organisation than before. is_wiped: whether it was wiped."""
+
+    before: str
+    after: str
+    is_wiped: bool
+
+
+def list_handovers(history: Sequence[str]) -> list[Handover]:
+    """Each handover of a machine, as the machine itself has seen it.
+
+    An image names its organisation as `org`. A wipe counts once its report was accepted.
+    """
+    found, running, owner, is_wiped = list[Handover](), "", "", False
+    for each in history:
+        if each == WIPED:
+            is_wiped = "wipe" in running
+            continue
+        running = each
+        after = URL(each).query.get("org", "")
+        if not after:
+            continue
+        if owner not in ("", after):
+            found.append(Handover(owner, after, is_wiped))
+        owner, is_wiped = after, False
+    return found
 
 
 def _audit_wipes(site: Site, rig: Rig) -> None:

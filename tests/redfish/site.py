@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ from testbed.ports import free_port
 M = TypeVar("M", bound=Message)
 NODE_IMAGE = "https://boot.test/node.efi"
 WIPE_IMAGE = "https://boot.test/wipe.efi?report={report}"
+WIPED = "its wipe is confirmed"
 MEMORY_GIB = 2048
 RACK = 50
 """How many machines a rack of the site has."""
@@ -50,10 +52,12 @@ class Rig:
     entries: the log of its controller.
     progress: how far its boot is; empty if its controller does not tell.
     power: the power state that its controller shows wrongly; empty if it shows the right one.
-    booted: what it has booted, in order; empty for its disk.
+    history: the images that it has booted, in order, empty for its disk; `WIPED` for each report of
+        a wipe that was accepted.
     ends_wipe: whether a wipe that it boots ends well; None if it does not end by itself.
     end_wipe: ends the wipe that it has booted last.
     is_listed: whether the inventory has it.
+    trust: the fields of the inventory that say how the certificate of its controller is checked.
     """
 
     name: str
@@ -64,11 +68,17 @@ class Rig:
     memory_gib: int = MEMORY_GIB
     progress: str = ""
     power: str = ""
-    booted: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
     ends_wipe: bool | None = True
     is_listed: bool = True
+    trust: dict[str, str] = field(default_factory=dict)
     end_wipe: Callable[[], None] = field(default=lambda: None)
     entries: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def booted(self) -> list[str]:
+        """The images that it has booted, in order; empty for its disk."""
+        return [each for each in self.history if each != WIPED]
 
     def show(self, system: dict[str, Any]) -> None:
         """Show what the emulator does not have."""
@@ -102,8 +112,9 @@ class Rig:
             "name": self.name,
             "position": int(self.name[1:]) % RACK + 1,
             "controller": {
-                "address": f"http://127.0.0.1:{self.front.port}",
+                "address": f"{self.front.scheme}://127.0.0.1:{self.front.port}",
                 "system": self.front.machine.id,
+                **self.trust,
             },
             "expected": {"serial": self.expected, "memoryGib": MEMORY_GIB, "gpus": {"count": 0}},
         }
@@ -167,18 +178,18 @@ class Site:
             return
         boot, rig.front.boot = rig.front.boot, {}
         image = str(boot.get("HttpBootUri") or "")
-        rig.booted.append(image)
+        rig.history.append(image)
         if "wipe" not in image:
             return
 
         def end(*, passed: bool = True) -> None:
-            self._tasks.add(asyncio.create_task(self._report(image, passed=passed)))
+            self._tasks.add(asyncio.create_task(self._report(rig, image, passed=passed)))
 
         rig.end_wipe = end
         if rig.ends_wipe is not None:
             end(passed=rig.ends_wipe)
 
-    async def _report(self, image: str, *, passed: bool) -> None:
+    async def _report(self, rig: Rig, image: str, *, passed: bool) -> None:
         """Report the end of a wipe, as its image does, until the report is accepted."""
         address = URL(image).query["report"]
         content = {"passed": passed} | ({} if passed else {"cause": "a disk has failed"})
@@ -186,7 +197,9 @@ class Site:
             while True:
                 try:
                     async with session.post(address, json=content) as answer:
-                        if answer.status != 503:
+                        if answer.status == HTTPStatus.NO_CONTENT and passed:
+                            rig.history.append(WIPED)
+                        if answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
                             return
                 except aiohttp.ClientError:
                     pass
@@ -354,11 +367,19 @@ class Site:
 
 @asynccontextmanager
 async def a_site(
-    machines: Emulator, folder: Path, count: int, *, wipes: bool = False
+    machines: Emulator,
+    folder: Path,
+    count: int,
+    *,
+    wipes: bool = False,
+    data: Path | None = None,
 ) -> AsyncIterator[Site]:
-    """A site with a number of declared machines; no process runs yet."""
+    """A site with a number of declared machines; no process runs yet.
+
+    data: where the bus has its data; by default in the folder.
+    """
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(NatsServer(folder / "nats", free_port(), BINARY))
+        server = stack.enter_context(NatsServer((data or folder) / "nats", free_port(), BINARY))
         site = Site(server, folder, wipes=wipes)
         await site.open()
         stack.push_async_callback(site.close)

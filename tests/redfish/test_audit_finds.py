@@ -9,7 +9,8 @@ import pytest
 
 from nodepool.contract.events import PowerRequested
 from nodepool.contract.real_machines import PowerAction
-from redfish.audit import Intention, find_faults
+from redfish.audit import Handover, Intention, find_faults, list_handovers
+from redfish.site import WIPED
 from support.constants import ZONE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,3 +106,28 @@ def test_nothing_powers_a_machine_on_for_nobody() -> None:
     wanted.request = wanted.request.model_copy(update={"assignment": 0})
 
     assert audited([wanted], WELL[:1]) == ["request 1 powers on for nobody"]
+
+
+A, B, WIPE = "https://boot/node?org=a", "https://boot/node?org=b", "https://boot/wipe?report=r"
+
+
+@pytest.mark.parametrize(
+    ("history", "is_wiped"),
+    [
+        ([A, WIPE, WIPED, B], True),
+        ([A, A, WIPE, WIPE, WIPED, B], True),
+        ([A, B], False),
+        ([A, WIPE, B], False),
+        ([A, WIPED, B], False),
+        ([WIPE, WIPED, A, B], False),
+        ([A, WIPE, WIPED, A, B], False),
+    ],
+)
+def test_a_handover_is_wiped_if_a_wipe_after_the_last_boot_was_confirmed(
+    history: list[str], is_wiped: bool
+) -> None:
+    assert list_handovers(history) == [Handover("a", "b", is_wiped)]
+
+
+def test_a_machine_that_stays_with_its_organisation_is_not_handed_over() -> None:
+    assert list_handovers([WIPE, WIPED, A, A, WIPE, WIPED, A]) == []
