@@ -1,6 +1,5 @@
 """A server for each test, and a folder for what programs keep of a user."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +7,8 @@ import pytest
 
 from bus.harness import BINARY
 from nodepool.local.server import NatsServer
+from support.disks import small_disk
 from testbed.ports import free_port
-
-MEGABYTES = 24
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,17 +37,6 @@ def _browser() -> Iterator[None]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own, with room for `MEGABYTES`."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except OSError as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    if done.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    try:
+    """A folder on a small disk of its own."""
+    with small_disk(tmp_path / "disk") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)

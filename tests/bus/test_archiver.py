@@ -23,7 +23,6 @@ from bus.archives import (
     fill_with_messages,
     launched_archiver,
 )
-from bus.conftest import MEGABYTES
 from bus.harness import connected, limit, outcome, read_all, restart, send, serving, until
 from bus.test_process_life import readiness, says
 from nodepool.auth.accounts import ARCHIVER
@@ -38,6 +37,7 @@ from nodepool.nats.objects.snapshots import stored_position
 from nodepool.nats.wire.connection import connect
 from quota.decide import SERVICE as QUOTA
 from support.clocks import wrong_clock
+from support.disks import MEGABYTES
 
 MESSAGES = 1_500
 """Enough for some ten segments."""

@@ -14,7 +14,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aggregator.decide import SERVICE as AGGREGATOR
-from bus.conftest import MEGABYTES
 from bus.harness import BINARY, connected, limit, outcome, outcomes, send, serving, until
 from bus.test_runtime import ALARM
 from nodepool.contract.metrics import STORAGE_USED_BYTES
@@ -26,6 +25,7 @@ from nodepool.nats.log import api
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
+from support.disks import MEGABYTES
 from testbed.ports import free_port
 
 SUBJECT = "np.cmd.a.b.c.D"

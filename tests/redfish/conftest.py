@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from metal.host.redfish.controllers import Controllers
 from metal.host.redfish.limits import Limits
 from redfish.emulator import Emulator, emulator
 from redfish.front import ENVIRONMENT, SECRETS
+from support.disks import small_disk
 
 UNPAUSED = Limits(pause_least_s=0, pause_most_s=0)
 """A controller that has failed is asked again at once."""
@@ -26,6 +28,13 @@ async def controllers() -> AsyncIterator[Controllers]:
     """The way to all controllers, without pauses after failures."""
     async with Controllers(UNPAUSED, ENVIRONMENT) as opened:
         yield opened
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a small disk of its own."""
+    with small_disk(tmp_path / "disk") as folder:
+        yield folder
 
 
 @pytest.fixture(autouse=True)
