@@ -25,7 +25,7 @@ from nodepool.local.ports import HOST
 from nodepool.nats.wire.waiting import until_first
 from redfish.emulator import emulator
 from redfish.front import fronted
-from redfish.site import Rig, Site
+from redfish.site import NODE_IMAGE, Rig, Site
 from support.constants import H100, ZONE
 from testbed.agent import Agent, declare
 from testbed.cluster import Cluster, KubectlError, missing
@@ -127,6 +127,9 @@ async def show(shown: Shown, site: Site, lab: Lab, *, preempts: bool) -> None:
     await shown.run("machine", "list", "-o", "wide")
     nodes = await shown.run("get", "nodes", "-o", "name", is_quiet=True)
     node = nodes.split()[0].rpartition("/")[2]
+    config = site.rigs[node].configs[-1]
+    told = ", ".join(f"{key} {config[key]}" for key in ("org", "cluster"))
+    report(f"\n{node} has read its configuration: {told}, and its join token")
     if preempts:
         await _preempt(shown, site, node)
     other = next(name for name in site.rigs if name != node)
@@ -170,6 +173,7 @@ async def start(stack: AsyncExitStack) -> tuple[Shown, Site, Lab]:
     for _ in range(MACHINES):
         front = await stack.enter_async_context(fronted(machines.machine()))
         site.add(front)
+    site.boots = [{"image": f"{NODE_IMAGE}?config={{config}}"}]
     site.declare()
     stack.enter_context(site.process(hurry=False, metal_poll_seconds=POLL_S))
     lab = Lab(site)

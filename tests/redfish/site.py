@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,6 +54,7 @@ class Rig:
     power: the power state that its controller shows wrongly; empty if it shows the right one.
     history: the images that it has booted, in order, empty for its disk; `WIPED` for each report of
         a wipe that was accepted.
+    configs: the configurations that its images have read.
     ends_wipe: whether a wipe that it boots ends well; None if it does not end by itself.
     end_wipe: ends the wipe that it has booted last.
     is_listed: whether the inventory has it.
@@ -69,6 +70,7 @@ class Rig:
     progress: str = ""
     power: str = ""
     history: list[str] = field(default_factory=list)
+    configs: list[dict[str, Any]] = field(default_factory=list)
     ends_wipe: bool | None = True
     is_listed: bool = True
     trust: dict[str, str] = field(default_factory=dict)
@@ -179,15 +181,33 @@ class Site:
         boot, rig.front.boot = rig.front.boot, {}
         image = str(boot.get("HttpBootUri") or "")
         rig.history.append(image)
+        if "config" in URL(image).query:
+            self._start(self._configure(rig, URL(image).query["config"]))
         if "wipe" not in image:
             return
 
         def end(*, passed: bool = True) -> None:
-            self._tasks.add(asyncio.create_task(self._report(rig, image, passed=passed)))
+            self._start(self._report(rig, image, passed=passed))
 
         rig.end_wipe = end
         if rig.ends_wipe is not None:
             end(passed=rig.ends_wipe)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _configure(self, rig: Rig, address: str) -> None:
+        """Read the configuration of a boot, as its image does; none once the boot is over."""
+        async with aiohttp.ClientSession() as session:
+            while True:
+                async with session.get(address) as answer:
+                    if answer.status == HTTPStatus.OK:
+                        rig.configs.append(await answer.json())
+                    if answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                        return
+                await asyncio.sleep(0.1)
 
     async def _report(self, rig: Rig, image: str, *, passed: bool) -> None:
         """Report the end of a wipe, as its image does, until the report is accepted."""

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ from nodepool.contract.events import (
 )
 from redfish.audit import audit, stay_of
 from redfish.emulator import Emulator
+from redfish.front import Front
 from redfish.power import RESET
-from redfish.site import a_site
+from redfish.site import Site, a_site
 
 
 def kill(process: ReplicaProcess) -> None:
@@ -32,91 +34,78 @@ def kill(process: ReplicaProcess) -> None:
     process.process.wait(PATIENCE_S)
 
 
-async def test_an_intention_whose_process_ends_before_it_sends_is_never_sent(
-    machines: Emulator, tmp_path: Path
-) -> None:
-    async with a_site(machines, tmp_path, 1) as site:
+@asynccontextmanager
+async def waiting(
+    machines: Emulator, folder: Path, end: str = RESET
+) -> AsyncIterator[tuple[Site, Front, ReplicaProcess]]:
+    """A machine that a NodePool has, and a process that waits for its controller to power it on.
+
+    end: of the path at which it waits; it has sent the reset if that is the path of the reset.
+    """
+    async with a_site(machines, folder, 1) as site:
         front = site.rigs["m0"].front
         with site.process() as process:
             await site.expect(MachineAdded, "m0")
-            front.held = {front.machine.id}
+            front.held = {end or front.machine.id}
             await site.tell(stay_of("m0", 1))
             await site.expect(PowerRequested, "m0", number=1)
-            kill(process)
-            front.let_go()
+            await front.holds()
+            yield site, front, process
+        assert front.resets == ["On"]
+        audit(site)
+
+
+async def test_an_intention_whose_process_ends_before_it_sends_is_never_sent(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with waiting(machines, tmp_path, end="") as (site, front, process):
+        kill(process)
+        front.let_go()
         with site.process():
             await site.expect(PowerOverdue, "m0", number=1)
             await site.expect(MachineBooted, "m0")
 
-        assert front.resets == ["On"]
         assert [each.number for each in site.said(PowerAnswered)] == [2]
-        audit(site)
 
 
 async def test_a_reset_that_is_carried_out_while_nobody_waits_for_it_is_not_sent_again(
     machines: Emulator, tmp_path: Path
 ) -> None:
-    async with a_site(machines, tmp_path, 1) as site:
-        front = site.rigs["m0"].front
-        with site.process() as process:
-            await site.expect(MachineAdded, "m0")
-            front.held = {RESET}
-            await site.tell(stay_of("m0", 1))
-            await front.holds()
-            kill(process)
-            front.let_go()
+    async with waiting(machines, tmp_path) as (site, front, process):
+        kill(process)
+        front.let_go()
         with site.process():
             await site.expect(MachineBooted, "m0")
 
-        assert front.resets == front.carried_out == ["On"]
+        assert front.carried_out == ["On"]
         assert site.said(PowerAnswered) == []
-        audit(site)
 
 
 async def test_a_process_that_is_stopped_says_what_became_of_the_reset_under_way(
     machines: Emulator, tmp_path: Path
 ) -> None:
-    async with a_site(machines, tmp_path, 1) as site:
-        front = site.rigs["m0"].front
-        with site.process() as process:
-            await site.expect(MachineAdded, "m0")
-            front.held = {RESET}
-            await site.tell(stay_of("m0", 1))
-            await front.holds()
-            process.process.terminate()
-            front.let_go()
-            await site.expect(PowerAnswered, "m0", outcome="done")
-            process.process.wait(PATIENCE_S)
-        assert process.process.returncode == 0
+    async with waiting(machines, tmp_path) as (site, front, process):
+        process.process.terminate()
+        front.let_go()
+        await site.expect(PowerAnswered, "m0", outcome="done")
+        assert process.process.wait(PATIENCE_S) == 0
         with site.process():
             await site.expect(MachineBooted, "m0", within_s=8)
-
-        assert front.resets == ["On"]
-        audit(site)
 
 
 async def test_a_reset_whose_answer_is_not_stored_is_not_sent_again(
     machines: Emulator, tmp_path: Path
 ) -> None:
-    async with a_site(machines, tmp_path, 1) as site:
-        front = site.rigs["m0"].front
-        with site.process() as process:
-            await site.expect(MachineAdded, "m0")
-            front.held = {RESET}
-            await site.tell(stay_of("m0", 1))
-            await front.holds()
-            await site.read()
-            assert site.server.pid is not None
-            freeze(site.server)
-            front.let_go()
-            await until(lambda: front.carried_out == ["On"])
-            kill(process)
-            os.kill(site.server.pid, signal.SIGCONT)
+    async with waiting(machines, tmp_path) as (site, front, process):
+        await site.read()
+        assert site.server.pid is not None
+        freeze(site.server)
+        front.let_go()
+        await until(lambda: front.carried_out == ["On"])
+        kill(process)
+        os.kill(site.server.pid, signal.SIGCONT)
         with site.process():
             await site.expect(MachineBooted, "m0")
-
-        assert front.resets == ["On"]
-        audit(site)
 
 
 async def test_a_boot_that_was_not_observed_goes_on_after_a_restart(

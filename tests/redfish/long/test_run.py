@@ -30,6 +30,7 @@ def test_three_machines_are_powered_on_and_a_preempted_one_is_wiped_and_free(
     words = [each.split("\n")[0].split()[:2] for each in shown]
     preempted = [["preempt", shown[3].split()[1]], ["machine", "describe"]]
     assert words == [*POWERED, *(() if is_short else preempted), ["machine", "list"]]
+    assert "has read its configuration: org demo, cluster lab, and its join token" in shown[2]
     assert shown[2].count(" On ") == shown[2].count("Assigned") == 3
     assert is_short or "Last Wiped" in shown[4]
     assert "ControllerSilent" in shown[-1]
