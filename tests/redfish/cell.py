@@ -96,7 +96,8 @@ def audit_round(site: Site, nodes: int) -> None:
     """Raise AssertionError unless each Node took four resets, after the two of a new machine."""
     machines, resets = len(site.rigs), 2 * len(site.rigs) + 4 * nodes
     histories = Counter(tuple(rig.front.carried_out) for rig in site.rigs.values())
-    assert histories == {("On", "ForceOff"): machines - nodes, ("On", "ForceOff") * 3: nodes}
+    wanted = {("On", "ForceOff"): machines - nodes, ("On", "ForceOff") * 3: nodes}
+    assert histories == wanted, histories
     assert len(site.said(PowerRequested)) == resets
     assert len(site.said(PowerAnswered, outcome="done")) == resets
     assert len(site.said(MachineAdded)) == machines
