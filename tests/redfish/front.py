@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -28,6 +29,8 @@ BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 SECRETS = (USER, PASSWORD, TOKEN, BASIC)
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 DRIP_S = 0.02
+LOCKED_MAX = 20
+"""How often a request is sent to the emulator again because its database was locked."""
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -143,7 +146,7 @@ class Front:
         if (fault := await self._fault(request, body)) is not None:
             return fault
         answer = await self._answer(request, body)
-        if is_reset:
+        if is_reset and answer.status < HTTPStatus.BAD_REQUEST:
             self.carried_out.append(self.resets[number])
             self.effects.append(number)
             self.acted(self.resets[number])
@@ -218,16 +221,21 @@ class Front:
                 return 400, json.dumps(why).encode()
             self.boot = {} if self.forgets_boot else boot
             body = json.dumps({"Boot": {**boot, "HttpBootUri": None}}).encode()
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(
-                request.method,
-                self.machine.url + request.path,
-                data=body,
-                headers={"Content-Type": "application/json"},
-            ) as answer,
-        ):
-            return answer.status, await answer.read()
+        for is_last in (*[False] * LOCKED_MAX, True):
+            async with (
+                aiohttp.ClientSession() as session,
+                session.request(
+                    request.method,
+                    self.machine.url + request.path,
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                ) as answer,
+            ):
+                status, content = answer.status, await answer.read()
+            # The emulator gives up if many requests want its database, and has done nothing then.
+            if is_last or b"database is locked" not in content:
+                break
+        return status, content
 
     async def _send(self, request: web.Request, content: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
