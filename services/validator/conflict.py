@@ -7,7 +7,7 @@ from nodepool.contract.commands import (
     ScaleNodePool,
 )
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from validator.rules import Refusal
+from nodepool.contract.rules import Refusal
 from validator.state import Cluster, Pool
 
 VERSION_DIGITS_MAX = 20

@@ -127,28 +127,25 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
 
         # when the form for a NodePool has faults, then each is said beside its field
         fields = {"name": "Night_ly", "cluster": CLUSTER, "type": H100, "target": "x"}
+        rest = {"labels": SCRIPT, "taints": "a=b:Never", "do": "create"}
         await browser.get("/create")
-        refused = await browser.post("/create", {**fields, "labels": SCRIPT, "do": "create"})
+        refused = await browser.post("/create", {**fields, **rest})
         assert refused.status == 422
         assert 'id="name-fault"' in refused.text
         assert 'id="target-fault"' in refused.text
+        assert 'id="labels-fault"' in refused.text
+        assert 'id="taints-fault"' in refused.text
         assert 'value="Night_ly"' in refused.text
         assert SCRIPT not in refused.text
 
-        # and a fault that only the server finds, too
-        wrong = {**fields, "name": "nightly", "target": "2", "taints": "a=b:Never"}
-        verdict = await browser.post("/create", {**wrong, "do": "check"})
-        assert 'id="taints-fault"' in verdict.text
-        assert "Would be refused" in verdict.text
-
         # and a target above the quota would be accepted, and wait until the quota has room for it
-        high = await browser.post("/create", {**wrong, "taints": "", "target": "9", "do": "check"})
+        right = {**fields, "name": "nightly", "target": "2", "class": "spot"}
+        high = await browser.post("/create", {**right, "target": "9", "do": "check"})
         assert '<span class="st wait"><span class="sh" aria-hidden="true"></span>' in high.text
         assert "Would wait for quota" in high.text
         assert "A target of 8 would fit." in high.text
 
         # when it is checked, then nothing is created; when it is sent, it is
-        right = {**fields, "name": "nightly", "target": "2", "class": "spot"}
         checked = await browser.post("/create", {**right, "do": "check"})
         assert "Would be accepted" in checked.text
         assert await world.operator.nodepools.get("nightly") is None
@@ -158,6 +155,11 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
             f"/nodepools/{CLUSTER}/nightly",
         )
         await world.operator.nodepools.wait("nightly", "AtTarget")
+
+        # and what only the server finds is said beside the field, too: the name is taken now
+        taken = await browser.post("/create", {**right, "do": "check"})
+        assert (taken.status, 'id="name-fault"' in taken.text) == (422, True)
+        assert "Would be refused" in taken.text
 
         # when it is scaled, then its target is another one
         pool = f"/nodepools/{CLUSTER}/nightly"

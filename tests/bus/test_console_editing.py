@@ -74,10 +74,16 @@ async def test_a_nodepool_is_edited_by_its_form_and_as_yaml_after_the_verdict_of
         assert '<span class="add">+   targetNodes: 1</span>' in shown.text
         assert (shown.status, "says the server" in shown.text) == (200, False)
 
-        # and what only the server finds is said beside the field
-        refused = await send(editor, opened, "check", taints="a=b:Never")
-        assert (refused.status, "Would be refused" in refused.text) == (422, True)
+        # and what the server would refuse is said beside the field, of all fields at once
+        refused = await send(
+            editor, opened, "check", how="auto", least="5", most="4", taints="a=b:Never"
+        )
+        assert (refused.status, "Would be accepted" in refused.text) == (422, False)
         assert 'id="taints-fault"' in refused.text
+        assert 'id="most-fault"' in refused.text
+        bound = await send(editor, opened, "check", how="auto", least="0", most="1")
+        assert (bound.status, "Would be refused" in bound.text) == (422, True)
+        assert 'id="most-fault"' in bound.text
 
         # when it goes on as YAML, then what was typed so far is there, without a conflict of names
         yaml = await send(editor, checked, "yaml")

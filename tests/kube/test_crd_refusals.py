@@ -12,10 +12,10 @@ from kube.declared import RESERVED, Document, applied
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec
+from nodepool.contract.rules import find_fault
 from nodepool.contract.well_known import GRANTS_RIGHTS, SET_BY_CONTROL_PLANE, SET_BY_KUBERNETES
 from testbed.cluster import Cluster, without_skew
 from testbed.plane import A100, H100, node_pool
-from validator.rules import find_fault
 
 RACKS = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size)
 OTHERWISE: Mapping[str, str] = {

@@ -247,7 +247,7 @@ PLANTS: Mapping[str, Plant] = {
         (),
         {
             "nodepool.contract.production._MANAGED": frozenset(),
-            "validator.rules._MANAGED": frozenset(),
+            "nodepool.contract.rules._MANAGED": frozenset(),
         },
         seed=1,
     ),

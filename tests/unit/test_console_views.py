@@ -28,6 +28,7 @@ from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_duration
 from console.view.verdict import ACCEPTED, WAITS, Verdict, judge_target
 from console.view.words import Word
+from nodepool.contract.rules import RESERVED
 from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.remedies import (
     Action,
@@ -976,6 +977,36 @@ def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:
     assert sorted(form.faults) == ["cluster", "labels", "name", "taints", "target", "type"]
     assert form.value("target") == "x"
     assert form.value("class") == "default"
+
+
+@pytest.mark.parametrize(
+    ("changes", "faults"),
+    [
+        ({}, {}),
+        (
+            {"target": "x", "labels": "a=b c", "taints": "k=v:Never"},
+            {
+                "target": "Give a whole number from 0 to 1,000,000, for example 4.",
+                "labels": "value 'b c' must be letters, digits, '-', '_' or '.', with a letter or"
+                " digit at both ends (Kubernetes: Labels and Selectors)",
+                "taints": "effect 'Never' must be one of NoSchedule, PreferNoSchedule, NoExecute"
+                " (Kubernetes: Taints and Tolerations)",
+            },
+        ),
+        (
+            {"how": "auto", "least": "5", "most": "4", "labels": "x.coreweave.com/a=b"},
+            {"most": "Give a maximum of at least 5, the minimum.", "labels": RESERVED},
+        ),
+        ({"how": "auto", "target": "x", "least": "1", "most": "4"}, {}),
+    ],
+    ids=["none", "of the form and of the rules", "of bounds and of a label", "of a hidden field"],
+)
+def test_a_form_names_at_once_what_it_and_the_rules_of_the_server_refuse(
+    changes: dict[str, str], faults: dict[str, str]
+) -> None:
+    given = {"name": "nightly", "cluster": "demo", "type": H100, **changes}
+
+    assert read_form(given, ["demo"]).faults == faults
 
 
 def test_a_form_becomes_the_manifest_and_the_command_that_say_the_same() -> None:

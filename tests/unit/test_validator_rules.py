@@ -17,6 +17,7 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.grammar import NODE_ANNOTATIONS_LIMIT_BYTES, TAINT_EFFECTS
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.rules import RESERVED, Refusal, find_fault, list_size_faults
 from nodepool.contract.well_known import (
     GRANTS_RIGHTS,
     SET_BY_CONTROL_PLANE,
@@ -24,7 +25,6 @@ from nodepool.contract.well_known import (
     TAINTS,
 )
 from validator.conflict import immutable
-from validator.rules import RESERVED, Refusal, find_fault, list_size_faults
 from validator.verdict import VALID, Verdict, verdict
 
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"

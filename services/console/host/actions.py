@@ -8,7 +8,13 @@ from console.host.pages import VERBS, find_pool, list_verbs, to_yaml
 from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
-from console.view.forms import Form, build_manifest, list_create_commands, place_fault, read_form
+from console.view.forms import (
+    Form,
+    build_manifest,
+    list_create_commands,
+    place_fault,
+    read_form,
+)
 from console.view.model import Place, Pool
 from console.view.nodes import work_of
 from console.view.organisation import describe_room
@@ -77,7 +83,7 @@ async def create(visit: Visit) -> Outcome:
         command = _command_of(visit, form)
         await visit.send(command.model_copy(update={"dry_run": is_check}))
     except Refused as refusal:
-        fault = {place_fault(refusal.field): refusal.message}
+        fault = {place_fault(refusal.field, form): refusal.message}
         verdict = Verdict(REFUSED, str(refusal))
         return _form_page(visit, replace(form, faults=fault), verdict=verdict)
     except ClientError as error:

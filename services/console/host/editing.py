@@ -117,7 +117,7 @@ def _judge(visit: Visit, command: ApplyNodePool) -> Verdict:
 
 
 def _refuse(visit: Visit, draft: Draft, merged: Merge, refusal: Refused) -> Page:
-    name = place_fault(refusal.field)
+    name = place_fault(refusal.field, draft.form)
     faults = {name: refusal.message} if name and name not in FIXED else {}
     form = replace(draft.form, faults=faults)
     fault = "" if faults and draft.way != AS_YAML else str(refusal)

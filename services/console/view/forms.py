@@ -8,6 +8,7 @@ from console.view.commands import Shell, kubectl, nodepool
 from console.view.model import Place
 from nodepool.contract.grammar import pool_name
 from nodepool.contract.model import API_VERSION, KIND, NODES_MAX
+from nodepool.contract.rules import list_document_faults
 
 TEXT_MAX: Final = 2_000
 """The most characters of a field."""
@@ -24,6 +25,14 @@ USUAL: Final[Mapping[str, str]] = {
     "most": "8",
     "shrink": "IdleOnly",
 }
+SOUND: Final[Mapping[str, str]] = {
+    "name": "name",
+    "type": "type",
+    "target": "0",
+    "least": "0",
+    "most": str(NODES_MAX),
+}
+"""What stands for a field with a fault while the others are checked; any other one is empty."""
 PATHS: Final[Mapping[str, str]] = {
     "metadata.name": "name",
     "spec.instanceType": "type",
@@ -61,8 +70,20 @@ class Form:
 
 
 def check_form(form: Form, clusters: Sequence[str]) -> Form:
-    """Return a form with its faults that need no server."""
-    return Form(form.values, dict(_faults(form, clusters)))
+    """Return a form with its faults that need no server: the first one of each field."""
+    found = dict[str, str]()
+    for name, fault in _faults(form, clusters):
+        found.setdefault(name, fault)
+    sound = Form({**form.values, **{name: SOUND.get(name, "") for name in found}})
+    for name, fault in _rule_faults(sound):
+        found.setdefault(name, fault)
+    return Form(form.values, found)
+
+
+def _rule_faults(form: Form) -> Iterator[tuple[str, str]]:
+    """Yield what the server would refuse in a form, by the rules of the server."""
+    for refusal in list_document_faults(build_manifest(form)):
+        yield place_fault(refusal.field, form), refusal.message
 
 
 def read_form(given: Mapping[str, str], clusters: Sequence[str]) -> Form:
@@ -85,6 +106,10 @@ def _faults(form: Form, clusters: Sequence[str]) -> Iterator[tuple[str, str]]:
     for number in ("least", "most") if form.value("how") == "auto" else ("target",):
         if not _is_number(form.value(number)):
             yield number, f"Give a whole number from 0 to {NODES_MAX:,}, for example 4."
+    least, most = form.value("least"), form.value("most")
+    is_range = _is_number(least) and _is_number(most)
+    if form.value("how") == "auto" and is_range and int(most) < int(least):
+        yield "most", f"Give a maximum of at least {int(least):,}, the minimum."
     yield from _pair_faults(form)
 
 
@@ -155,9 +180,13 @@ def _taint(text: str) -> dict[str, str]:
     return {"key": key, **({"value": value} if value else {}), "effect": effect.strip()}
 
 
-def place_fault(path: str) -> str:
-    """Return the field of the form that a path in a manifest is about; empty for none."""
-    return next((name for start, name in PATHS.items() if path.startswith(start)), "")
+def place_fault(path: str, form: Form) -> str:
+    """Return the field of the form that a path in a manifest is about; empty for none.
+
+    While the autoscaler sets the target, the form shows its bounds instead.
+    """
+    name = next((name for start, name in PATHS.items() if path.startswith(start)), "")
+    return "most" if name == "target" and form.value("how") == "auto" else name
 
 
 def list_create_commands(form: Form) -> tuple[Shell, ...]:

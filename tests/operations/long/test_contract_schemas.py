@@ -18,13 +18,13 @@ from nodepool.client.manifests import ManifestError, parse_manifest
 from nodepool.contract.decode import decode
 from nodepool.contract.messages import Command, Envelope
 from nodepool.contract.model import API_VERSION, KIND
+from nodepool.contract.rules import find_fault
 from nodepool.contract.subjects import address_of
 from support.manifests import manifest
 from support.node_tools import installed
 from support.services import services
 from support.work import ROOT
 from support.world_harness import WorldHarness
-from validator.rules import find_fault
 
 TYPE = {"apiVersion": API_VERSION, "kind": KIND}
 LEFT_TO_THE_CONTROL_PLANE = {

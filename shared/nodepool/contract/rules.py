@@ -6,12 +6,17 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ an
 https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from nodepool.contract import affinity, grammar, well_known
-from nodepool.contract.catalog import INSTANCE_TYPES, RACK_SIZE, zone_fault
+from nodepool.contract.catalog import INSTANCE_TYPES, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
+from nodepool.contract.decode import explain
+from nodepool.contract.documents import Document
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.model import (
     MANAGED_TAINTS,
@@ -65,10 +70,23 @@ def _malformed_kubernetes(command: RegisterCluster) -> Refusal | None:
 
 def find_fault(manifest: ApplyNodePool) -> Refusal | None:
     """Return the first fault in a manifest; None if it has no fault."""
-    return next(_list_faults(manifest), None)
+    return next(list_faults(manifest), None)
 
 
-def _list_faults(manifest: ApplyNodePool) -> Iterator[Refusal]:
+def list_document_faults(document: Document) -> Iterator[Refusal]:
+    """Yield the faults in a manifest as people write it: the first of its schema, or all others."""
+    try:
+        content = json.dumps(document)
+        command = ApplyNodePool.model_validate_json(content, strict=True, extra="forbid")
+    except ValidationError as error:
+        field, cause = explain(error, ApplyNodePool)
+        yield Refusal(field, cause)
+    else:
+        yield from list_faults(command.model_copy(update={"pool": command.metadata.name}))
+
+
+def list_faults(manifest: ApplyNodePool) -> Iterator[Refusal]:
+    """Yield every fault in a manifest, the one that it is refused for first."""
     yield from _metadata(manifest.metadata, manifest.pool)
     spec = manifest.spec
     if reason := grammar.label_value(spec.instance_type):
@@ -170,19 +188,3 @@ def list_size_faults(spec: NodePoolSpec) -> Iterator[Refusal]:
     instance = INSTANCE_TYPES.get(spec.instance_type)
     if instance is not None and instance.rack_size:
         yield Refusal("spec.autoscaling", f"must be false: {instance.id} comes in whole racks")
-
-
-def scale_spec(spec: NodePoolSpec, target: int) -> NodePoolSpec:
-    """Return the spec with another number of Nodes, in racks if the spec counts racks."""
-    if spec.target_racks is None:
-        return spec.model_copy(update={"target_nodes": target})
-    return spec.model_copy(update={"target_racks": target // (spec.rack_size or RACK_SIZE)})
-
-
-def unscalable(spec: NodePoolSpec, target: int) -> Refusal | None:
-    """Return why a target in racks cannot be scaled to so many Nodes; None where it can."""
-    size = spec.rack_size or RACK_SIZE
-    if spec.target_racks is None or not target % size:
-        return None
-    message = f"must be a multiple of {size}, the Nodes of one rack: this NodePool has targetRacks"
-    return Refusal("targetNodes", message)
