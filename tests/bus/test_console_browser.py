@@ -20,6 +20,8 @@ SIZES = """["navigation", "resource"].flatMap(kind => performance.getEntriesByTy
 .map(each => [new URL(each.name).pathname.split("/").pop(), each.transferSize])"""
 BLOCKING = """performance.getEntriesByType("resource")
 .filter(each => each.renderBlockingStatus === "blocking").map(each => each.name)"""
+LINE_PX = 30
+"""Less than two lines of a command are high."""
 SOON_S = 2.0
 """Within which time a change is on the screen, in seconds: a browser and all services share the
 machine with it."""
@@ -274,6 +276,25 @@ async def test_a_page_is_live_however_late_its_script_comes(tmp_path: Path) -> N
 
             await owner.sees("2 of 2")
             assert owner.faults == []
+
+
+@in_browser
+async def test_a_command_reads_on_a_small_screen_as_it_is_copied(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world:
+        await apply(world.operator, "train", H100, 1)
+        async with tab(world, viewport=SMALL) as owner:
+            await owner.open(f"/nodepools/{CLUSTER}/train")
+            await owner.sees("1 of 1")
+
+            # then each command is shown whole, and none of its options is broken at its dashes
+            button = owner.page.locator(".cmd button", has_text="Copy").first
+            copied = await button.get_attribute("data-copy")
+            assert copied == f"nodepool explain nodepool train --cluster {CLUSTER}"
+            shown = owner.page.locator(".cmd code").first
+            await expect(shown).to_have_text(copied, use_inner_text=True)
+            option = await owner.page.locator(".cmd code .nw").first.bounding_box()
+            assert option is not None
+            assert option["height"] < LINE_PX
 
 
 @in_browser
