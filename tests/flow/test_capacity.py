@@ -1,21 +1,13 @@
 """Capacity: how many machines a NodePool can have, and which NodePool is served first."""
 
-from typing import TYPE_CHECKING, cast
-
 import pytest
 
-from nodepool.contract.events import CWNodeAssigned, MachineRepaired, MachineStateChanged
-from nodepool.contract.messages import wrap
-from nodepool.contract.node_states import MachineState
-from nodepool.contract.subjects import subject_of
-from support.constants import RACK, ZONE
+from nodepool.contract.events import CWNodeAssigned
+from support.constants import RACK
 from support.failing import Failing
 from support.harness import Harness
 from support.manifests import label_affinity, rack_affinity
 from support.world_harness import WorldHarness
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def test_a_pool_gets_as_many_nodes_as_there_are_machines(world: WorldHarness) -> None:
@@ -96,11 +88,7 @@ def test_a_machine_that_its_provider_takes_out_goes_to_no_pool_until_it_is_repai
 ) -> None:
     # given two free machines, of which one is taken out of service
     world.given_data_center(machines=2)
-    name = world.machine_path("n1")[2]
-    out = MachineStateChanged(
-        zone=ZONE, machine=name, state=MachineState.TRIAGE, cause="it has no power"
-    )
-    world.publish(subject_of(out, "fleet"), wrap(out, id="out", source="fleet").encode())
+    world.take_out("n1", "it has no power")
 
     # when both are wanted
     world.apply("train", 2)
@@ -108,13 +96,10 @@ def test_a_machine_that_its_provider_takes_out_goes_to_no_pool_until_it_is_repai
     # then one is there, and the other one is shown with its cause
     assert world.nodes("train") == ["n2"]
     assert world.conditions("train")["Capacity"] == "NoneAvailable"
-    # A document is a map of any content.
-    shown = cast("Mapping[str, object]", world.documents("machines")[f"{ZONE}/{name}"]["status"])
-    assert (shown["state"], shown["cause"]) == ("Triage", "it has no power")
+    assert world.machine_status("n1") == {"state": "Triage", "cause": "it has no power"}
 
     # when it is repaired
-    back = MachineRepaired(zone=ZONE, machine=name)
-    world.publish(subject_of(back, "fleet"), wrap(back, id="back", source="fleet").encode())
+    world.put_back("n1")
 
     # then it goes to the NodePool that waits
     assert world.conditions("train")["AtTarget"] == "TargetMet"

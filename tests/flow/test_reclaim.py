@@ -368,6 +368,28 @@ def reclaimed_by_domain(world: Harness) -> list[int]:
     return sorted((sum(f"'d{n}'" in text for text in held) for n in range(1, 99)), reverse=True)
 
 
+def test_a_machine_that_goes_out_of_service_while_it_is_reclaimed_is_out_once_it_is_returned(
+    world: WorldHarness,
+) -> None:
+    # given a machine that goes out of service before the allocator knows of it
+    world.given_data_center(machines=2)
+    with world.sent_together():
+        world.reclaim(2)
+        world.take_out("n1", "it is in maintenance: new fan")
+
+    # when both are returned, and a NodePool wants them
+    world.give_back(2)
+    world.apply("train", 2)
+
+    # then every service knows that it is still out of service
+    assert world.nodes("train") == ["n2"]
+    assert counts(world) == (0, 1, 0)
+    assert world.conditions("train")["Capacity"] == "NoneAvailable"
+    world.put_back("n1")
+    assert world.nodes("train") == ["n1", "n2"]
+    assert world.replay_differs() == []
+
+
 def test_racks_that_are_not_whole_cannot_be_reclaimed(world: WorldHarness) -> None:
     given_racks(world, *[1] * 18)
 

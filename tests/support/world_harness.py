@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from nodepool.contract.events import KubernetesEvent
+from nodepool.contract.events import KubernetesEvent, MachineRepaired, MachineStateChanged
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.messages import Envelope, Message, wrap
+from nodepool.contract.node_states import MachineState
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import World
 from nodepool.service import AnyService
 from support.documents import Document, document_of, documents_of
@@ -65,6 +67,26 @@ class WorldHarness(Harness):
     def pass_time(self, minutes: float = 0, seconds: float = 0) -> None:
         """Lets time pass; services are woken whenever something is due."""
         self.world.pass_time(timedelta(minutes=minutes, seconds=seconds))
+
+    def take_out(self, machine: str, cause: str) -> None:
+        """The provider takes a machine out of service that has not been a Node."""
+        _, zone, name = self.machine_path(machine)
+        state = MachineState.TRIAGE
+        self._report(MachineStateChanged(zone=zone, machine=name, state=state, cause=cause))
+
+    def put_back(self, machine: str) -> None:
+        """The provider says that a machine is in service again."""
+        _, zone, name = self.machine_path(machine)
+        self._report(MachineRepaired(zone=zone, machine=name))
+
+    def machine_status(self, machine: str) -> object:
+        """The status of a machine, as its document shows it."""
+        _, zone, name = self.machine_path(machine)
+        return self.documents("machines")[f"{zone}/{name}"]["status"]
+
+    def _report(self, event: Message) -> None:
+        id = f"report-{len(self.world.log.entries)}"
+        self.publish(subject_of(event, "fleet"), wrap(event, id=id, source="fleet").encode(), id)
 
     def start_recording(self) -> None:
         super().start_recording()

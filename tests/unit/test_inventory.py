@@ -161,6 +161,16 @@ def test_a_machine_is_held_by_whoever_got_it_before_the_allocator_heard_that_it_
     inventory = inventory.fold_change(reclaimed("b"))
 
     assert [inventory.machines[key(name)].holder for name in "ab"] == ["acme/prod/train", RECLAIMED]
+    assert [inventory.machines[key(name)].out for name in "ab"] == [False, True]
+
+
+def test_a_machine_that_is_no_node_does_not_leave_a_nodepool_a_second_time() -> None:
+    gone = stock("a").assign(key("a"), "acme/prod/train", 1).depart(deleted("a", 1))
+    held_back = gone.fold_change(reclaimed("a"))
+    in_triage = gone.fold_change(taken_out("a", 1))
+
+    for inventory in (gone, held_back, in_triage):
+        assert inventory.depart(deleted("a", 1)) is inventory
 
 
 def test_the_machine_of_a_deleted_node_that_did_not_answer_goes_to_triage() -> None:
@@ -396,6 +406,73 @@ def test_a_machine_is_free_or_held_after_any_changes(changes: list[tuple[str, st
     assert free(inventory) == model.free
     assert inventory.stock(H100S).count == len(model.free)
     assert held == model.holders
+
+
+# The allocator folds its own outputs before it reads the reports that the log has before them. All
+# other services read the log in order. They agree on each machine all the same.
+
+Reports = list[tuple[str, int]]
+"""Reports on a machine: each is on its last stay or, with 1, on the stay before."""
+REPORTS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("taken out", "repaired", "wiped", "not wiped", "deleted", "given up", "unregistered")
+        ),
+        st.sampled_from((0, 0, 0, 1)),
+    ),
+    max_size=4,
+)
+
+
+def read(inventory: Inventory, reports: Reports, last: int) -> Inventory:
+    """An inventory after reports on the machine `a`, whose last stay was `last` at the time."""
+    for report, back in reports:
+        stay = last - back
+        match report:
+            case "taken out":
+                inventory = inventory.fold_change(taken_out("a", stay))
+            case "repaired":
+                inventory = inventory.fold_change(repaired("a"))
+            case "wiped":
+                inventory = inventory.fold_change(wiped("a", stay))
+            case "not wiped":
+                inventory = inventory.fold_change(not_wiped("a"))
+            case "unregistered":
+                inventory = inventory.depart(unregistered("a", stay))
+            case _:
+                inventory = inventory.depart(deleted("a", stay, triage=report == "given up"))
+    return inventory
+
+
+def decide(inventory: Inventory, what: str, last: int) -> Inventory:
+    """An inventory after the allocator has assigned, held back or returned the machine `a`."""
+    match what:
+        case "assign":
+            return inventory.assign(key("a"), "acme/prod/train", last + 1)
+        case "hold back":
+            return inventory.fold_change(reclaimed("a"))
+    return inventory.fold_change(MachineReturned(zone=ZONE, machine="a", instance_type=H100))
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(("assign", "hold back")), REPORTS, REPORTS), max_size=6),
+)
+def test_services_agree_on_a_machine_whatever_the_allocator_had_not_read_when_it_decided(
+    wipes: bool, turns: list[tuple[str, Reports, Reports]]
+) -> None:
+    inventory = Inventory().fold_change(added("a").model_copy(update={"wipes": wipes}))
+
+    for choice, unread, later in turns:
+        machine = inventory.machines[key("a")]
+        possible = {"": choice, RECLAIMED: "return"}.get(machine.holder)
+        last = machine.assignment
+        if possible is not None:
+            own_first = read(decide(inventory, possible, last), unread, last)
+            in_order = decide(read(inventory, unread, last), possible, last)
+            assert own_first == in_order
+            inventory = in_order
+        inventory = read(inventory, later, inventory.machines[key("a")].assignment)
 
 
 @given(st.permutations(["a", "b", "c"]))

@@ -88,6 +88,11 @@ class Machine:
         return self.holder not in (TRIAGE, RECLAIMED)
 
     @property
+    def is_node(self) -> bool:
+        """Return whether a NodePool has the machine."""
+        return self.holder not in ("", ZAP, TRIAGE, RECLAIMED)
+
+    @property
     def next_holder(self) -> str:
         """The holder once nothing else holds it: it is wiped if it has to be, or is free."""
         return ZAP if self.unwiped else ""
@@ -163,7 +168,8 @@ class Inventory:
         A known machine is not added again, and only a machine in triage is repaired. A wipe counts
         only after the last stay of the machine, and frees it only if it was being wiped. A machine
         that a NodePool has got meanwhile is not taken out of service; one that an operator holds
-        back is out of service once it is returned.
+        back is out of service once it is returned. That does not depend on which of the two came
+        first: the allocator folds its own decisions before it reads what the log has before them.
         """
         key = event.machine_key
         machine = self.machines.get(key)
@@ -179,10 +185,11 @@ class Inventory:
             case MachineStateChanged():
                 return self if machine is None else self._take_out(key, machine, event)
             case MachineReclaimed():
-                holder = self.machines[key].holder
-                is_free = holder in _GIVEN_AWAY
-                assert is_free, f"{key} is held by {holder}, and cannot be reclaimed"
-                return self._with_holder(key, RECLAIMED)
+                chosen = self.machines[key]
+                is_free = chosen.holder in _GIVEN_AWAY
+                assert is_free, f"{key} is held by {chosen.holder}, and cannot be reclaimed"
+                out = chosen.holder == TRIAGE
+                return self._with(key, replace(chosen, holder=RECLAIMED, out=out))
             case MachineReturned():
                 held = self.machines[key]
                 assert held.holder == RECLAIMED, f"{key} is not held back"
@@ -208,12 +215,10 @@ class Inventory:
         """Return the inventory without this Node: its machine is in triage if it failed.
 
         Any other machine is wiped if it has to be, or is free. Return the same value if the event
-        is not about the last stay of the machine.
+        is not about the last stay of the machine, or if that stay has ended.
         """
         machine = self.machines.get(event.machine_key)
-        if machine is None or machine.assignment != event.assignment:
-            return self
-        if machine.holder in ("", ZAP):
+        if machine is None or machine.assignment != event.assignment or not machine.is_node:
             return self
         failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
         return self._with_holder(event.machine_key, TRIAGE if failed else machine.next_holder)
