@@ -19,8 +19,9 @@ from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from nodepool.contract.moments import rfc3339
 from nodepool.contract.progress import progressing
 from nodepool.explanation.causes import blocking
-from nodepool.explanation.facts import Check, Facts, NodeFacts
+from nodepool.explanation.facts import Check, Facts
 from nodepool.explanation.leaving import still_there, surplus
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.unanswered import drop_unchecked
 from nodepool.state.values import replace
 

@@ -10,7 +10,8 @@ from gateway.parsed import Parsed
 from nodepool.contract.documents import text
 from nodepool.contract.keys import peer_name
 from nodepool.explanation.documents import MachineFacts, machine_facts, node_facts, own_facts
-from nodepool.explanation.facts import Facts, NodeFacts, Peer
+from nodepool.explanation.facts import Facts, Peer
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.peers import peer_of
 
 PEERS_MAX: Final = 20_000

@@ -27,8 +27,9 @@ from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
 from nodepool.explanation.documents import node_facts
-from nodepool.explanation.facts import Facts, NodeFacts, Peer
+from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy
 from nodepool.explanation.sharing import rack_of

@@ -16,7 +16,8 @@ from nodepool.cli.schema import nodepool
 from nodepool.contract.conditions import Capacity, Quota, Validated, change_condition
 from nodepool.contract.keys import pool_key
 from nodepool.contract.reference import Field
-from nodepool.explanation.facts import Check, Facts, Limit, NodeFacts
+from nodepool.explanation.facts import Check, Facts, Limit
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.sentence import explain
 
 

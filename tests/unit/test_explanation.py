@@ -11,7 +11,8 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.explanation.cause import Cause, Proof
 from nodepool.explanation.causes import causes
-from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, Peer
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.remedies import AddMachines, EndWork, RebootNode, Remedy, StartService
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.explanation.documents import CORDON_REASON, POOL_LABEL, facts
-from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.facts import Check, Facts, Limit, Machines, Peer
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
 from support.proposals import NOON

@@ -9,7 +9,7 @@ import pytest
 from gateway.model import Held, ReadModel
 from gateway.peers import Peers
 from nodepool.explanation.documents import POOL_LABEL, facts
-from nodepool.explanation.facts import NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from support.constants import A100, H100, ZONE
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

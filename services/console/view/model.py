@@ -9,7 +9,8 @@ from typing import NamedTuple
 from console.view.words import Look, Word
 from nodepool.contract.documents import Document, field, text
 from nodepool.explanation.documents import facts
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.node_facts import NodeFacts
 
 
 class Place(NamedTuple):

@@ -16,8 +16,8 @@ from nodepool.contract.counting import format_count
 from nodepool.contract.documents import Document, condition, field, text
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.node_failures import ADMIN_REBOOT
-from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job, waits_for_work
+from nodepool.explanation.node_facts import NodeFacts
 
 PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
 """The phases of a Node, in the order in which a page draws them."""

@@ -12,8 +12,8 @@ from console.view.words import Look, Word
 from nodepool.contract.documents import Document, label
 from nodepool.contract.timetable import BOOT_MAX, DRAIN_AFTER, GONE_AFTER
 from nodepool.explanation.documents import POOL_LABEL, node_facts
-from nodepool.explanation.facts import NodeFacts
 from nodepool.explanation.leaving import has_job
+from nodepool.explanation.node_facts import NodeFacts
 
 NAMED_MAX: Final = 200
 """The most Nodes whose cells have names."""

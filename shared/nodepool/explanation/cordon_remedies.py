@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nodepool.contract.cordons import is_for_rack, split_causes
-from nodepool.explanation.facts import RESTARTING, Facts, NodeFacts
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.node_facts import RESTARTING, NodeFacts
 from nodepool.explanation.remedies import Remedy, UncordonNodes
 from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.placement.racks import UNAVAILABLE_MAX

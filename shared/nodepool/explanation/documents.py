@@ -12,8 +12,9 @@ from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.timetable import RELAPSE
-from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, Peer
 from nodepool.explanation.leaving import PREEMPTED
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.peers import peer_of
 from nodepool.explanation.unanswered import drop_unchecked
 from nodepool.explanation.values import at, items, moment, number, number_in_text, position, text

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from nodepool.contract.counting import format_count
 from nodepool.contract.keys import SLURM_JOB
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
 from nodepool.explanation.sharing import down_to_racks, preempting, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed

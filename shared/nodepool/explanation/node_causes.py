@@ -8,8 +8,9 @@ from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
 from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
-from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.facts import Facts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.node_remedies import (
     await_answer,
     find_unhealthy,

@@ -5,7 +5,7 @@ If Facts do not show the effect, nothing is promised.
 
 from collections import Counter
 
-from nodepool.explanation.facts import Check, Domain, Facts, Machines, NodeFacts
+from nodepool.explanation.facts import Check, Domain, Facts, Machines
 from nodepool.explanation.leaving import (
     SCALE_DOWN,
     is_blocked,
@@ -13,6 +13,7 @@ from nodepool.explanation.leaving import (
     racks_to_empty,
     without_lost,
 )
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.promises import WITH_AUTOSCALER, Promise
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (

@@ -2,8 +2,9 @@
 
 from itertools import takewhile
 
-from nodepool.explanation.facts import Facts, NodeFacts, Peer
+from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.outlook import gets_none
 
 

@@ -6,7 +6,8 @@ from typing import Final, Literal
 
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
-from nodepool.explanation.facts import Check, Facts, NodeFacts
+from nodepool.explanation.facts import Check, Facts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.sharing import rack_of
 
 Step = Literal[

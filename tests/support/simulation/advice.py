@@ -30,8 +30,9 @@ from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause, Kind
 from nodepool.explanation.cordon_remedies import count_unavailable
 from nodepool.explanation.documents import IN_SERVICE
-from nodepool.explanation.facts import RESTARTING, Check, Facts
+from nodepool.explanation.facts import Check, Facts
 from nodepool.explanation.leaving import surplus, without_lost
+from nodepool.explanation.node_facts import RESTARTING
 from nodepool.explanation.outlook import fits_target, stays_usable
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (
