@@ -21,8 +21,9 @@ def machine_document(item: MachineObject) -> Document:
     if shown["state"] == "Assigned":
         org, cluster, pool = pool_path(PoolKey(machine.holder))
         shown |= {"org": org, "cluster": cluster, "nodePool": pool, "node": machine.name}
-    if item.status.cause:
-        shown["cause"] = item.status.cause
+    cause = item.status.cause or ("it is out of service" if machine.out else "")
+    if cause:
+        shown["cause"] = cause
     faults = item.status.faults
     if faults is not None:
         shown["fault"] = faults.failing or faults.fault

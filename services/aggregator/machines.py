@@ -52,7 +52,8 @@ def machine_reported(model: ReadModel, event: MachineReported, context: Context)
         return model
     if isinstance(event, on.MachineStateChanged):
         model = with_inventory(model, event, model.inventory.fold_change(event), context)
-        if model.inventory.machines[event.machine_key].holder != TRIAGE:
+        machine = model.inventory.machines[event.machine_key]
+        if machine.holder != TRIAGE and not machine.out:
             return model
         before = model.machines[event.machine_key]
         cause = event.cause or before.cause
@@ -175,12 +176,14 @@ def _changed_hands(
         faults = replace(faults, times=faults.times - 1, failing=faults.fault)
     elif faults is not None:
         faults = replace(faults, failing="") if faults.times else None
+    status = replace(before, version=context.position, faults=faults)
+    is_out = after.out or after.holder == TRIAGE
+    if is_out and isinstance(event, on.MachineReclaimed | on.MachineReturned):
+        return status
     cause = ""
-    if isinstance(event, on.CWNodeDeleted | on.CWNodeRegistrationFailed) and after.holder == TRIAGE:
+    if isinstance(event, on.CWNodeDeleted | on.CWNodeRegistrationFailed) and is_out:
         cause = event.message
-    return replace(
-        before, version=context.position, cause=cause, state=Outside.TRIAGE, faults=faults
-    )
+    return replace(status, cause=cause, state=Outside.TRIAGE)
 
 
 def _shows_fault(faults: Faults, after: Machine, event: MachineEvent) -> bool:

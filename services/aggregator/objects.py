@@ -371,7 +371,7 @@ class MachineStatus:
 
     version: the position of its last change.
     added: when it was added.
-    cause: why it is in triage, as a sentence; empty if it is not in triage.
+    cause: why it is out of service, as a sentence; empty if it is in service.
     state: its place in the data centre while it is out of service.
     faults: the faults of a simulated machine; None if the machine works.
     """

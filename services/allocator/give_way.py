@@ -15,7 +15,6 @@ answer, or breaks while it leaves.
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import islice
 from typing import NamedTuple
 
 from allocator.members import Member
@@ -27,7 +26,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.placement.line import Count, Line
-from nodepool.placement.plan import Need, meet, needs, pass_over
+from nodepool.placement.plan import Need, choose_returns, meet, needs, pass_over
 from nodepool.state.values import replace
 
 
@@ -119,7 +118,7 @@ def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[Machi
     wipe that has begun ends earlier. A wipe that fails ends, too; then one more Node gives way.
     """
     stock, supply = state.stock(offering), state.supply(offering)
-    yield from islice(stock.reclaimed, stock.returned)
+    yield from _returning(state, offering)
     yield from stock.wiping
     leave = _leaving_next(state, offering)
     yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
@@ -129,7 +128,14 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     """Return the number of machines that `coming` yields, without a list of these machines."""
     stock, supply = state.stock(offering), state.supply(offering)
     back = len(supply.returning) + len(supply.returning_soon(now))
-    return stock.returned + len(stock.wiping) + back + len(_leaving_next(state, offering))
+    returned = len(_returning(state, offering))
+    return returned + len(stock.wiping) + back + len(_leaving_next(state, offering))
+
+
+def _returning(state: State, offering: OfferingKey) -> list[MachineKey]:
+    """Return the machines in service that an operator gives back."""
+    machines = state.inventory.machines
+    return [key for key in choose_returns(state.inventory, offering) if not machines[key].out]
 
 
 def victims(state: State, offering: OfferingKey, now: datetime) -> Iterator[Victim]:

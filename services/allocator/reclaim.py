@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 
 from allocator.give_way import coming, victims
 from allocator.state import State
@@ -14,7 +13,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.placement.line import Line
 from nodepool.placement.machines import RECLAIMED, ZAP
-from nodepool.placement.plan import hold_back, reclaimable
+from nodepool.placement.plan import choose_returns, hold_back, reclaimable
 
 Reclaim = ReclaimCapacity | ReturnCapacity
 
@@ -103,8 +102,7 @@ def held_back(
 ) -> Iterator[MachineReclaimed | MachineReturned]:
     """Yield the returns of held-back machines that are too many, or the machines to hold back."""
     zone, kind = offering_parts(offering)
-    stock = state.stock(offering)
-    for key in islice(stock.reclaimed, stock.returned):
+    for key in choose_returns(state.inventory, offering):
         yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
     for key in hold_back(state.inventory, offering, line):
         yield MachineReclaimed(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

@@ -113,6 +113,21 @@ def test_a_rack_that_an_operator_holds_back_is_to_be_returned(world: WorldHarnes
     assert domains(world) == {R1: 18, R2: 18}
 
 
+def test_a_rack_that_is_held_back_with_a_machine_out_of_service_is_not_to_be_returned(
+    world: WorldHarness,
+) -> None:
+    # given a rack that is reclaimed, of which a machine goes out of service
+    given_rack(world)
+    add(world, {"count": 18, "inRacks": True})
+    rack = {"instanceType": GB200, "count": 18}
+    world.send("ReclaimCapacity", zone_path(EAST), rack)
+    world.take_out("n19", "it is in maintenance: new fan", zone=EAST)
+
+    want(world, 2)
+
+    assert capacity_helps(world)[0] == WHOLE_RACK
+
+
 def test_a_machine_is_to_be_repaired_where_a_wipe_brings_the_others_of_its_rack(
     world: WorldHarness,
 ) -> None:

@@ -516,6 +516,26 @@ def test_no_machine_is_asked_for_that_an_operator_gets_of_a_spot_node(world: Wor
     assert world.node_counts("more").current == 1
 
 
+def test_only_held_back_machines_in_service_are_to_be_returned(world: WorldHarness) -> None:
+    # given two machines that are held back, of which one goes out of service
+    world.given_data_center(machines=2)
+    world.reclaim(2)
+    world.take_out("n1", "it is in maintenance: new fan")
+    world.apply("train", 2)
+
+    # when a NodePool wants as many, and then one
+    (both,) = explained(world, "train").causes
+    world.scale("train", 1)
+    (one,) = explained(world, "train").causes
+    world.give_back(1)
+
+    # then the return of one helps
+    assert "2 more are reclaimed by an operator, 1 of them out of service" in both.details
+    assert both.helps == ("add 2 machines of the type to the zone",)
+    assert one.helps[0] == "return 1 of 2 reclaimed machines"
+    assert world.node_counts("train").current == 1
+
+
 def test_a_node_that_an_operator_gets_is_lost_behind_what_waits_already(
     world: WorldHarness,
 ) -> None:

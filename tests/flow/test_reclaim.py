@@ -390,6 +390,56 @@ def test_a_machine_that_goes_out_of_service_while_it_is_reclaimed_is_out_once_it
     assert world.replay_differs() == []
 
 
+def test_a_held_back_machine_that_is_out_of_service_is_shown_so_and_returned_last(
+    world: WorldHarness,
+) -> None:
+    # given two machines that are held back, of which the first goes out of service
+    world.given_data_center(machines=2)
+    world.apply("train", 0)
+    world.reclaim(2)
+    world.take_out("n1", "it is in maintenance: new fan")
+    held = world.machine_status("n1")
+
+    # when they are returned one after the other
+    world.scale("train", 2)
+    world.give_back(1)
+    first = world.nodes("train")
+    world.give_back(1)
+
+    # then the one in service comes first, and the other one is still out of service
+    assert held == {"state": "Reclaimed", "cause": "it is in maintenance: new fan"}
+    assert first == world.nodes("train") == ["n2"]
+    assert world.machine_status("n1") == {
+        "state": "Triage",
+        "cause": "it is in maintenance: new fan",
+    }
+
+
+def test_a_held_back_machine_that_is_in_service_again_shows_no_cause(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.reclaim(1)
+    world.take_out("n1", "")
+    out = world.machine_status("n1")
+
+    world.put_back("n1")
+
+    assert out == {"state": "Reclaimed", "cause": "it is out of service"}
+    assert world.machine_status("n1") == {"state": "Reclaimed"}
+
+
+def test_a_whole_rack_is_returned_before_a_rack_with_a_machine_out_of_service(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, 18, 18)
+    world.reclaim(36, RACK_TYPE, zone=RACK_ZONE)
+    world.take_out("n1", "it is in maintenance: new fan", zone=RACK_ZONE)
+
+    world.give_back(18, RACK_TYPE, zone=RACK_ZONE)
+
+    assert reclaimed_by_domain(world)[:2] == [18, 0]
+    assert world.documents("capacity")[f"{RACK_ZONE}/{RACK_TYPE}"]["free"] == 18
+
+
 def test_racks_that_are_not_whole_cannot_be_reclaimed(world: WorldHarness) -> None:
     given_racks(world, *[1] * 18)
 

@@ -11,6 +11,7 @@ from nodepool.contract.node_states import MachineState
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import World
 from nodepool.service import AnyService
+from support.constants import ZONE
 from support.documents import Document, document_of, documents_of
 from support.harness import Harness
 
@@ -68,10 +69,9 @@ class WorldHarness(Harness):
         """Lets time pass; services are woken whenever something is due."""
         self.world.pass_time(timedelta(minutes=minutes, seconds=seconds))
 
-    def take_out(self, machine: str, cause: str) -> None:
+    def take_out(self, machine: str, cause: str, zone: str = ZONE) -> None:
         """The provider takes a machine out of service that has not been a Node."""
-        _, zone, name = self.machine_path(machine)
-        state = MachineState.TRIAGE
+        name, state = self.machine_name(machine), MachineState.TRIAGE
         self._report(MachineStateChanged(zone=zone, machine=name, state=state, cause=cause))
 
     def put_back(self, machine: str) -> None:

@@ -42,6 +42,11 @@ class MachineFacts(NamedTuple):
     domain: str
     position: int
 
+    @property
+    def is_held_out(self) -> bool:
+        """Return whether an operator holds the machine back while it is out of service."""
+        return self.state == "Reclaimed" and self.cause != ""
+
 
 def facts(
     pool: object,
@@ -269,6 +274,7 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         giving_way=number(capacity, "givingWay"),
         preempting_since=moment(capacity, "preemptingSince"),
         zap=number(capacity, "zap"),
+        held_out=sum(each.is_held_out for each in machines),
     )
 
 
@@ -285,5 +291,6 @@ def _domains(machines: Iterable[MachineFacts], pool: Facts) -> dict[str, Domain]
             domain.triage if each.state in IN_SERVICE else (*domain.triage, each.name),
             domain.others + (is_node and not is_own),
             domain.zap + (each.state == "Zap"),
+            domain.held_out + each.is_held_out,
         )
     return domains

@@ -44,6 +44,7 @@ class Domain:
 
     held, free, others, zap: how many are Nodes of the NodePool, free, other Nodes, and being wiped.
     triage: the names of its machines in triage.
+    held_out: how many of its machines are held back and out of service.
     """
 
     held: int = 0
@@ -51,6 +52,7 @@ class Domain:
     triage: tuple[str, ...] = ()
     others: int = 0
     zap: int = 0
+    held_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Machines:
     domains: the NVLink domains by name, if the type comes in racks.
     giving_way, zap: how many are Nodes that are to give way, of all organisations, and are wiped.
     preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
+    held_out: how many of the reclaimed machines are out of service; those are returned last.
     """
 
     free: int
@@ -75,6 +78,7 @@ class Machines:
     giving_way: int = 0
     preempting_since: datetime | None = None
     zap: int = 0
+    held_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

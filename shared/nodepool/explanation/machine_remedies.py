@@ -38,7 +38,8 @@ def capacity_details(facts: Facts) -> Iterator[str]:
     )
     if machines.reclaimed:
         verb = "is" if machines.reclaimed == 1 else "are"
-        yield f"{machines.reclaimed} more {verb} reclaimed by an operator"
+        out = f", {machines.held_out} of them out of service" if machines.held_out else ""
+        yield f"{machines.reclaimed} more {verb} reclaimed by an operator{out}"
     if machines.zap:
         verb = "is" if machines.zap == 1 else "are"
         yield f"{machines.zap} more {verb} being wiped, and free afterwards"
@@ -128,7 +129,7 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
         if count <= machines.triage:
             broken = f"{format_count(machines.triage, 'machine')} out of service"
             yield Remedy(f"repair {count} of {broken}{before}", RepairMachines(count))
-        if count <= machines.to_reclaim:
+        if count <= machines.to_reclaim - machines.held_out:
             text = f"return {count} of {format_count(machines.to_reclaim, 'reclaimed machine')}"
             yield Remedy(text, ReturnMachines(count))
     which = "that satisfy the node affinity" if facts.has_affinity else "of the type"

@@ -147,7 +147,8 @@ def _return(facts: Facts, count: int) -> Iterator[Remedy]:
     machines = facts.machines
     if machines is None or facts.has_affinity or count_pending(machines):
         return
-    if count <= machines.to_reclaim == down_to_racks(facts, machines.reclaimed):
+    out = rack_of(facts) * sum(domain.held_out > 0 for domain in machines.domains.values())
+    if count + out <= machines.to_reclaim == down_to_racks(facts, machines.reclaimed):
         reclaimed = format_count(machines.to_reclaim, "reclaimed machine")
         yield Remedy(f"return {count} of {reclaimed}", ReturnMachines(count))
 

@@ -181,6 +181,16 @@ def hold_back(inventory: Inventory, offering: OfferingKey, line: Line) -> list[M
     return [key for domain, count in parts for key in line.take(None, count, domain)]
 
 
+def choose_returns(inventory: Inventory, offering: OfferingKey) -> list[MachineKey]:
+    """Return the held-back machines to set free again: first those in service, in whole racks."""
+    stock, machines = inventory.stock(offering), inventory.machines
+    if not stock.returned:
+        return []
+    out = {machines[key].domain or key for key in stock.reclaimed if machines[key].out}
+    in_order = sorted(stock.reclaimed, key=lambda key: (machines[key].domain or key) in out)
+    return in_order[: stock.returned]
+
+
 def reclaimable(inventory: Inventory, offering: OfferingKey) -> int:
     """Return how many free machines could be held back."""
     size, held = _rack_size(offering), _held_back(inventory, offering)
