@@ -12,7 +12,7 @@ from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.state.values import replace
 
 ALWAYS_FITS: Final = -(1 << 48)
-"""How many Nodes a NodePool lacks that has all Nodes that it wants: less than any free room."""
+"""How many Nodes a NodePool lacks that wants no more than it may keep: less than any free room."""
 
 
 class Grant(NamedTuple):
@@ -89,6 +89,15 @@ class Pool:
         return self.grants[-1].nodes if self.grants and not self.withdrawn else 0
 
     @property
+    def covered(self) -> int:
+        """Return how many Nodes it may have under any limit, since no grant grows.
+
+        These are the Nodes that it has, and those that replace its lost Nodes up to its grant,
+        unless its grant must shrink.
+        """
+        return self.held if self.shrinks else max(self.granted, self.held)
+
+    @property
     def kept(self) -> int:
         """Return the grant that it keeps while its target does not fit.
 
@@ -145,12 +154,11 @@ class Pool:
     def lacks(self) -> int | None:
         """Return how many more Nodes its target needs after it has given Nodes back.
 
-        Return None while it cannot be checked. A target fits any limit if it does not exceed the
-        number of Nodes that the NodePool has.
+        Return None while it cannot be checked. A target that is covered fits any limit.
         """
         if self.fault or self.unvalidated:
             return None
-        if self.target <= self.held:
+        if self.target <= self.covered:
             return ALWAYS_FITS
         return self.target - self.reserved + self.returning
 

@@ -13,13 +13,12 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
     """Return the verdict that grants the whole target if it fits, or else the kept Nodes.
 
     If the limit was lowered below the reserved Nodes, the grant is no more than the NodePool holds.
-    A target that is not above the Nodes that the NodePool holds fits any limit.
+    A target that is covered fits any limit, whatever the reason for the check.
     """
     others = ledger.used - pool.reserved
-    fits = ledger.limit is not None and (pool.target <= pool.held or ledger.fits(pool))
-    granted = pool.target if fits else pool.kept
-    if not fits and (pool.shrinks or pool.key in ledger.exceeding):
-        granted = min(granted, pool.held)
+    covered = pool.held if pool.key in ledger.exceeding else pool.covered
+    fits = ledger.limit is not None and (pool.target <= covered or ledger.fits(pool))
+    granted = pool.target if fits else min(pool.kept, covered)
     is_same = bool(pool.grants) and granted == pool.granted and not pool.withdrawn
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaChecked(

@@ -768,7 +768,7 @@ def test_without_a_limit_a_nodepool_lacks_no_quota_up_to_its_grant(world: WorldH
     assert titles(explained(world, "train")) == ["Quota is NotSet"]
 
 
-def test_a_limit_below_its_grant_keeps_no_lost_node_from_a_nodepool(world: WorldHarness) -> None:
+def test_a_lack_of_a_limit_keeps_no_lost_node_from_a_nodepool(world: WorldHarness) -> None:
     # given a NodePool whose limit falls below its grant, and that loses a Node
     world.given_data_center(machines=4)
     world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
@@ -776,15 +776,15 @@ def test_a_limit_below_its_grant_keeps_no_lost_node_from_a_nodepool(world: World
     world.break_machines("n1", fault="gpu-lost")
     world.pass_time(minutes=3)
 
-    # when its quota is checked again, and then a machine comes
-    world.apply("train", 4, nodeLabels={"team": "red"})
+    # when its limit is deleted, and then a machine comes
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
     quota, message = (world.condition("train", kind) for kind in ("Quota", "AtTarget"))
-    over = titles(explained(world, "train"))
+    unset = titles(explained(world, "train"))
     world.given_machines(1)
 
-    # then only the machine was missing, whatever its limit is
-    assert quota == f"False Over: targetNodes 4 exceeds quota 0 for {H100}"
-    assert over == ["Capacity is NoneAvailable"]
+    # then only the machine was missing, though no quota is set
+    assert quota == f"False NotSet: no quota is set for {H100} in {ZONE}, and targetNodes is 4"
+    assert unset == ["Capacity is NoneAvailable"]
     assert message == (
         "False UnderTarget: NodePool has 3 of 4 Nodes; Capacity is NoneAvailable: "
         f"none of 1 wanted Nodes of {H100} can be had in {ZONE} now."
@@ -793,21 +793,21 @@ def test_a_limit_below_its_grant_keeps_no_lost_node_from_a_nodepool(world: World
 
 
 def test_a_nodepool_below_its_grant_waits_for_no_quota_of_others(world: WorldHarness) -> None:
-    # given a NodePool that is Over its limit, and lacks a Node that is granted
+    # given a NodePool that has no limit, and lacks a Node that is granted
     world.given_data_center(machines=5)
     world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": False})
     world.apply("other", 1)
-    world.given_quota(3)
+    world.given_quota(0)
     world.break_machines("n1", fault="gpu-lost")
     world.pass_time(minutes=3)
-    world.apply("train", 4, nodeLabels={"team": "red"})
+    world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
 
     # when another NodePool wants more
     world.scale("other", 2)
 
-    assert world.conditions("train")["Quota"] == "Over"
+    assert world.conditions("train")["Quota"] == "NotSet"
     assert explained(world, "other").causes[0].details == (
-        "the quota is 3 Nodes too small",
+        "the quota is 6 Nodes too small",
         "other reserves 1",
         f"other NodePools reserve 4: {CLUSTER}/train 4",
     )

@@ -195,21 +195,66 @@ def test_a_pool_without_nodes_is_never_over_a_limit(world: WorldHarness) -> None
 def test_a_pool_that_waits_is_within_its_limit_once_it_has_all_its_nodes(
     world: WorldHarness,
 ) -> None:
-    # given a pool of two Nodes that loses one of them, and another limit
+    # given a pool of two Nodes, of which one is reserved while the limit is lowered
+    world.given_data_center(machines=2, quota=2)
+    world.apply("train", 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.given_quota(0)
+    over = world.condition("train", "Quota")
+
+    # when the pool may use the Node again
+    world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+
+    assert over == f"False Over: targetNodes 2 exceeds quota 0 for {H100}"
+    assert world.node_counts("train") == (2, 0, 2)
+    assert world.conditions("train")["Quota"] == "Under"
+
+
+def test_a_pool_that_may_replace_a_lost_node_is_within_a_limit_that_is_set_again(
+    world: WorldHarness,
+) -> None:
+    # given a pool of two Nodes that loses one of them, and a limit that is deleted
     world.given_data_center(machines=2, quota=2)
     world.apply("train", 2, lifecycle=EVICTING)
     world.given_quota(0)
     world.break_machines("n1", fault="gpu-lost")
     world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+    deleted = world.conditions("train")["Quota"]
+
+    # when the limit is set again, below the grant that the pool still has
     world.given_quota(1)
-    over = world.condition("train", "Quota")
 
-    # when a machine comes, and replaces the lost Node by the grant that the pool still has
-    world.given_machines(1)
-
-    assert over == f"False Over: targetNodes 2 exceeds quota 1 for {H100}"
-    assert world.node_counts("train") == (2, 0, 2)
+    assert deleted == "NotSet"
     assert world.conditions("train")["Quota"] == "Under"
+    world.given_machines(1)
+    assert world.node_counts("train") == (2, 0, 2)
+
+
+def test_a_pool_that_may_replace_a_lost_node_is_within_a_lowered_limit_whatever_is_edited(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with more Nodes than a lowered limit, of which one is lost for good
+    world.given_data_center(machines=5, quota=5)
+    world.apply("train", 5, lifecycle=EVICTING)
+    world.given_quota(3)
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=2)
+    lost = world.conditions("train")["Quota"]
+    world.start_recording()
+
+    # when its labels are edited, and it wants more Nodes and then as many as before
+    world.apply("train", 5, lifecycle=EVICTING, metadata={"labels": {"team": "red"}})
+    edited = world.conditions("train")["Quota"]
+    world.scale("train", 6)
+    more = world.conditions("train")["Quota"]
+    world.scale("train", 5)
+
+    # then its grant still covers what it wants, and the lost Node is replaced
+    assert (lost, edited, more) == ("Under", "Under", "Over")
+    assert world.conditions("train")["Quota"] == "Under"
+    assert world.events("train") == ["CWNodePoolMetadata", "CWOverQuota"]
+    world.given_machines(1)
+    assert world.node_counts("train").current == 5
 
 
 def test_a_pool_that_is_to_keep_nodes_after_all_keeps_its_grant_for_them(

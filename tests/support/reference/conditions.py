@@ -138,7 +138,7 @@ def _conditions(
     if fault or facts is None:
         return
     part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
-    verdict, message = quota.verdict(part)
+    verdict, message = quota.reason(part), quota.message(part)
     yield "Quota", (verdict.value, message)
     available = capacity.available(demand)
     free = capacity.available(demand, fitting=False)

@@ -8,7 +8,8 @@
   holds once the allocator has acknowledged that.
 * A target that fits beside what the others reserve is granted whole. One that does not fit leaves
   the grant what it was, never above the target.
-* A target that is not above the Nodes that a NodePool holds fits any limit.
+* A target that is not above the Nodes that a NodePool holds fits any limit. So does a target that
+  its grant covers, which replaces lost Nodes, unless the grant must shrink.
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
 * A grant covers what its NodePool holds, once the allocator uses no larger grant any more.
 * An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
@@ -118,6 +119,11 @@ class Part:
         return self.version.org, self.version.zone, self.version.spec.instance_type
 
     @property
+    def covered(self) -> int:
+        """What it may have under any limit."""
+        return self.held if self.shrunk else max(self.grant, self.held)
+
+    @property
     def needed(self) -> int:
         """What it holds, or may still come to hold."""
         return max([self.held, *(grant.nodes for _, grant in self.grants)])
@@ -164,7 +170,7 @@ class QuotaModel:
         used = sum(other.reserved for other in self.others(part))
         if limit is None:
             return False
-        if part.target <= part.held:
+        if part.target <= part.covered:
             return True
         return used + part.target <= limit and not self._gives_way(part, limit)
 
@@ -181,7 +187,7 @@ class QuotaModel:
             and other.place[1] < begun
             and other.eligible
             and not other.failed
-            and (other.target <= other.held or used - other.settled + other.target <= limit)
+            and (other.target <= other.covered or used - other.settled + other.target <= limit)
             for other in rivals
         )
 
@@ -210,17 +216,6 @@ class QuotaModel:
             )
         by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
         return f"{field} {target} exceeds quota {limit} for {kind}{by}"
-
-    def verdict(self, part: Part) -> tuple[Quota, str]:
-        """Return reason and message of its condition Quota in the end.
-
-        A NodePool with its whole target granted stays within the limit when it loses Nodes: its
-        grant replaces them, though a new target of this size might not fit.
-        """
-        stays = part.reason is Quota.UNDER and part.grant >= part.target
-        if stays and part.ledger in self.limits:
-            return Quota.UNDER, HEALTHY[Quota.UNDER]
-        return self.reason(part), self.message(part)
 
     def _read(self, stored: Stored) -> None:
         if self._wake is not None and stored.cause != self._wake.position:
@@ -426,9 +421,9 @@ def faults(model: QuotaModel) -> Iterator[str]:
     for part in model.parts.values():
         if not part.eligible:
             continue
-        reason, message = model.verdict(part)
+        reason = model.reason(part)
         if part.checked != part.version.generation or part.reason is not reason:
-            yield f"{part.key} has to be {reason} in the end: {message}"
+            yield f"{part.key} has to be {reason} in the end: {model.message(part)}"
         if part.grant < min(part.held, part.target):
             yield f"{part.key} holds {part.held} Nodes, and its grant is {part.grant} in the end"
         if part.shrunk and part.grant > max(part.shrunk):
