@@ -11,6 +11,9 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 from nodepool.state.values import replace
 
+GivesWay = on.NodePreemptionRequested | on.NodePreempted | on.PreemptionPending
+"""The events with which a Node is to give way."""
+
 
 def build_node(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
     """Return a new Node with this profile; the Node has not joined its cluster yet."""
@@ -68,9 +71,7 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
         case on.NodeAnswered():
             return replace(node, answer_by=None, version=context.position)
         case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
-            is_warned = not isinstance(event, on.NodePreemptionRequested)
-            asked = replace(node, asked_since=node.asked_since or context.time, warned=is_warned)
-            return replace(asked, version=context.position)
+            return _give_way(node, event, context)
         case on.NodeReportRequested(request=request):
             return replace(node, request=request, version=context.position)
         case _:
@@ -97,6 +98,18 @@ def set_reported_condition(node: NodeObject, event: ConditionSeen, context: Cont
     return replace(node, reported=reported, request=request, version=context.position)
 
 
+def _give_way(node: NodeObject, event: GivesWay, context: Context) -> NodeObject:
+    """Return the Node that is to give way; a timetable counts from its warning."""
+    begun = event.since if isinstance(event, on.PreemptionPending) else node.preempted_since
+    return replace(
+        node,
+        asked_since=node.asked_since or context.time,
+        warned=not isinstance(event, on.NodePreemptionRequested),
+        preempted_since=begun,
+        version=context.position,
+    )
+
+
 @lru_cache(maxsize=1024)
 def _share_taints(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """Return equal taints as the same object: most Nodes share taints of half a kilobyte."""
@@ -119,7 +132,7 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         template=event.template,
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
-        preempted_since=(node.preempted_since or context.time) if is_preempted else None,
+        preempted_since=node.preempted_since or (context.time if is_preempted else None),
         asked_since=node.asked_since or (context.time if is_preempted else None),
         action=event.action,
         boot=event.boot,

@@ -221,8 +221,8 @@ class NodeObject:
     blocking: the first of the Pods that a drain waits for.
     blocking_count: the number of all Pods that a drain waits for.
     removal, removal_since: why it will leave, and since when; None for a Node that stays.
-    preempted_since: since when it is shown as preempted, which may be later than `removal_since`;
-        None for other Nodes.
+    preempted_since: when its preemption was announced or, without a timetable, when it was marked;
+        None if it is not preempted.
     asked_since: since when it is to give way; None if it is not.
     warned: whether its preemption has begun, which the lifecycle service may still have to hear.
     progressed: when the lifecycle service last said anything about the Node while it leaves.

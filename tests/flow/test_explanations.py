@@ -1050,6 +1050,26 @@ def test_a_preemption_begins_when_its_node_is_preempted_though_it_was_leaving_be
     assert preemption.helps == ("wait until it is gone",)
 
 
+def test_a_preemption_counts_from_its_warning_though_its_node_is_marked_later(
+    world: WorldHarness,
+) -> None:
+    # given an active spot Node that is preempted while the lifecycle service is away
+    world.given_data_center()
+    world.apply("batch", 1, computeClass="spot")
+    world.run_pod("n1", graceS=900)
+    began = world.world.log.clock
+    with world.paused("lifecycle"):
+        world.preempt("batch", "n1")
+        world.pass_time(minutes=4)
+
+    # when the lifecycle service has marked it
+    (preemption,) = explained(world, "batch", is_now=True).causes
+
+    # then its time counts from the warning
+    assert preemption.since is not None
+    assert abs(preemption.since - began) < timedelta(seconds=1)
+
+
 def test_a_node_of_the_control_plane_is_named_while_it_is_rebooted(world: WorldHarness) -> None:
     world.given_data_center(machines=1)
     world.apply("train", 1)

@@ -639,7 +639,7 @@ def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
             "1 Node is being preempted",
             "g1",
             since=after(1),
-            details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
+            details=("a preempted Node leaves 7 minutes after its warning at the latest",),
             helps=("wait: the NodePool refills by itself when machines are free",),
             proofs=(Proof(80, "node g1"),),
         )

@@ -179,7 +179,7 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",
         _names(nodes),
         since=min(filter(None, (node.preempted_since for node in nodes)), default=None),
-        details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
+        details=("a preempted Node leaves 7 minutes after its warning at the latest",),
         remedies=_start("preempt") if late else (wait,),
         proofs=_node_proofs(nodes),
     )

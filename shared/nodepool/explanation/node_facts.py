@@ -24,7 +24,7 @@ class NodeFacts:
     blocking, blocking_count: the first Pods that a drain waits for, since when, and how many.
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     asked_since, warned: since when it is to give way, until it is marked; whether it was warned.
-    preempted_since: when its preemption began; None if it is not preempted.
+    preempted_since: when its preemption was announced; None if it is not preempted.
     progressed: when the lifecycle service last said anything about it while it leaves.
     answer_by: when its machine is treated as dead unless it answers; None if that is not decided.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
