@@ -157,6 +157,29 @@ def test_the_end_of_a_pool_is_waited_for_from_who_chooses_a_node_that_was_to_giv
     assert world.node_pool("cheap") is None
 
 
+@pytest.mark.parametrize("fault", ["gpu-lost", "xid"])
+@pytest.mark.parametrize("evicts", [True, False])
+def test_the_lifecycle_service_is_named_if_it_does_not_cordon_an_unhealthy_node(
+    world: WorldHarness, fault: str, evicts: bool
+) -> None:
+    # given a Node that becomes unhealthy while the lifecycle service does not answer
+    world.given_data_center()
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": not evicts})
+    with world.paused("lifecycle"):
+        world.break_machines("n1", fault=fault)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        (late,) = explained(world, "train", is_now=True).causes
+
+    # when the service is back
+    back = explained(world, "train", is_now=True)
+
+    # then it was named as soon as it was late
+    assert [each.split(":")[0] for each in late.helps] == ["see that the lifecycle service runs"]
+    advised = [text for each in (early, back) for cause in each.causes for text in cause.helps]
+    assert not any("service" in text for text in advised)
+
+
 def test_the_lifecycle_service_is_named_if_a_silent_node_at_work_outlives_its_time_to_answer(
     world: WorldHarness,
 ) -> None:

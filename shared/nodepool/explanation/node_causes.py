@@ -30,6 +30,7 @@ from nodepool.explanation.unanswered import (
     has_failed,
     is_late,
     is_stuck,
+    is_uncordoned,
     latest,
     silent_preemptions,
     stopped_at,
@@ -193,12 +194,13 @@ def _health(facts: Facts) -> Iterator[Cause]:
     moments = [node.problems_since for node in nodes if node.problems_since is not None]
     named = [f"{node.name}: {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
     more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
+    late = any(is_uncordoned(facts, node) for node in nodes)
     yield Cause(
         "Health",
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
         "; ".join([*named, *more]),
         since=min(moments, default=None),
-        remedies=tuple(health_remedies(facts)),
+        remedies=_start("cordon") if late else tuple(health_remedies(facts)),
         proofs=_node_proofs(nodes),
     )
 

@@ -17,6 +17,7 @@ Step = Literal[
     "warn",
     "mark",
     "preempt",
+    "cordon",
     "choose",
     "remove",
     "register",
@@ -41,6 +42,7 @@ ACTS_NEXT: Final[Mapping[Step, tuple[str, ...]]] = {
     "warn": ("preemption",),
     "mark": ("lifecycle",),
     "preempt": ("preemption", "lifecycle"),
+    "cordon": ("lifecycle",),
     "choose": ("allocator", "lifecycle"),
     "remove": ("lifecycle",),
     "register": ("lifecycle",),
@@ -198,6 +200,14 @@ def is_stuck(facts: Facts, node: NodeFacts) -> bool:
         return is_late(facts, begun)
     is_blocked = node.blocking_count > 0 and not facts.deleting
     return not is_blocked and is_late(facts, begun, ANSWERS_WITHIN + GRACE_MAX)
+
+
+def is_uncordoned(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether an unhealthy Node should have been cordoned; a silence takes minutes."""
+    is_due = node.phase == "production" and node.problems and not (node.removal or node.cordon)
+    if not is_due or node.is_silent or has_failed(facts):
+        return False
+    return is_late(facts, node.problems_since)
 
 
 def latest(*moments: datetime | None) -> datetime | None:
