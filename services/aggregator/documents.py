@@ -256,5 +256,6 @@ def _capacity(item: CapacityObject) -> Document:
         **({"zap": item.zap} if item.zap else {}),
         **({"givingWay": item.giving_way} if item.giving_way else {}),
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
+        **({"unwarned": item.unwarned} if item.unwarned else {}),
         "resourceVersion": str(item.version),
     }

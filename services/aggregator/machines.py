@@ -115,11 +115,12 @@ def count_giving_way(
     model: ReadModel, before: NodeObject, after: NodeObject | None, context: Context
 ) -> ReadModel:
     """Return the read model after a change of a Node that may have to give way; None if it left."""
+    was_unwarned, is_unwarned = before.is_unwarned, after is not None and after.is_unwarned
     stages = [
         (node.asked_since, node.preempted_since) if node is not None else (None, None)
         for node in (before, after)
     ]
-    if stages[0] == stages[1]:
+    if stages[0] == stages[1] and was_unwarned is is_unwarned:
         return model
     key = offering_key(before.zone, before.instance_type)
     item = model.capacity[key]
@@ -129,6 +130,8 @@ def count_giving_way(
         version=context.position,
         giving_way=item.giving_way + is_giving - (before.asked_since is not None),
         preempting_since=context.time if is_giving else item.preempting_since,
+        # A snapshot of an earlier release has Nodes that it did not count.
+        unwarned=max(0, item.unwarned + is_unwarned - was_unwarned),
     )
     return replace(model, capacity=model.capacity.set(key, item))
 

@@ -291,6 +291,11 @@ class NodeObject:
         return self.removal is not None or self.asked_since is not None
 
     @property
+    def is_unwarned(self) -> bool:
+        """Return whether it stays and is to give way, and its preemption has not begun."""
+        return self.asked_since is not None and not self.warned and self.removal is None
+
+    @property
     def domain(self) -> str:
         """Return its NVLink domain, from its assignment on; empty if it has none."""
         return domain_of(self.labels)
@@ -337,6 +342,7 @@ class CapacityObject:
     giving_way: how many of these Nodes are to give way.
     preempting_since: when the last of these Nodes was asked, or its preemption began; else None.
     zap: how many machines are being wiped.
+    unwarned: how many of the Nodes that are to give way stay and have not been warned.
     """
 
     zone: str
@@ -350,6 +356,7 @@ class CapacityObject:
     giving_way: int = 0
     preempting_since: datetime | None = None
     zap: int = 0
+    unwarned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,36 @@ def test_the_end_of_a_pool_is_waited_for_from_who_chooses_a_node_that_was_to_giv
     assert world.node_pool("cheap") is None
 
 
+def test_who_awaits_a_spot_node_is_told_that_its_preemption_has_not_begun(
+    world: WorldHarness,
+) -> None:
+    # given two spot Nodes, one of which has to give way to a NodePool of the default class
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    for node in ("n1", "n2"):
+        world.run_pod(node, graceS=900)
+    world.pass_time(minutes=5)
+
+    # when nobody warns of the preemption
+    with world.paused("preemption"):
+        world.apply("train", 1)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+
+    # then its seven minutes have not begun, and the preemption service is named
+    back = explained(world, "train", is_now=True)
+    waits = [
+        "wait: 1 spot Node is to give way for it, at most 7 minutes after a warning, and longer "
+        "with a wipe",
+        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes, and longer "
+        "with a wipe",
+    ]
+    assert [each.causes[0].helps[0] for each in (early, back)] == waits
+    assert titles(late)[0] == "the preemption service does not answer"
+    assert not any("7 minutes" in text for cause in late.causes for text in cause.helps)
+
+
 @pytest.mark.parametrize("fault", ["gpu-lost", "xid"])
 @pytest.mark.parametrize("evicts", [True, False])
 def test_the_lifecycle_service_is_named_if_it_does_not_cordon_an_unhealthy_node(

@@ -2139,15 +2139,14 @@ def test_a_service_that_cannot_decide_on_a_surplus_is_tried_again_and_not_blamed
     assert [remedy.action for cause in deleted.causes for remedy in cause.remedies] == [Wait()] * 2
 
 
-@pytest.mark.parametrize("service", ["preemption", "lifecycle"])
 def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_it(
-    world: WorldHarness, service: str
+    world: WorldHarness,
 ) -> None:
-    # given a NodePool for which a spot Node is to give way, while a service does not answer
+    # given a NodePool for which a spot Node is to give way, which is warned and not marked
     world.given_data_center(machines=2)
     world.apply("cheap", 2, computeClass="spot")
     begun = world.world.log.clock
-    with world.paused(service):
+    with world.paused("lifecycle"):
         world.apply("train", 1)
         world.pass_time(minutes=7)
         early = explained(world, "train", is_now=True)
@@ -2205,7 +2204,7 @@ def test_no_service_is_named_while_a_preemption_runs_that_began_late(world: Worl
     world.pass_time(minutes=2)
 
     # then the timetable counts from the warning
-    assert titles(away)[0] == "the preemption or the lifecycle service does not answer"
+    assert titles(away)[0] == "the preemption service does not answer"
     assert titles(back) == ["Capacity is NoneAvailable"]
     assert explained(world, "train", is_now=True).causes == ()
 

@@ -29,6 +29,7 @@ from nodepool.explanation.unanswered import (
     outdated_since,
     spot_awaited_since,
     undetermined_check,
+    unwarned_since,
 )
 
 CHECKS = ("Validated", "Quota", "Capacity")
@@ -193,6 +194,11 @@ def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
     if lacks_spot_nodes(facts) and is_late(facts, began := assigned_since(facts)):
         yield blame(ACTS_NEXT["ask spot Nodes"], "no spot Node is asked to give way", began, own)
     capacity, machines = facts.checks.get("Capacity"), facts.machines
+    if machines is not None and (began := unwarned_since(facts)) is not None:
+        late = min(facts.spot_awaited, machines.unwarned)
+        text = f"{'is' if late == 1 else 'are'} to give way for it, which has not begun"
+        yield blame(ACTS_NEXT["warn"], f"{format_count(late, 'spot Node')} {text}", began, own)
+        return
     since = spot_awaited_since(facts)
     if since is None or machines is None or facts.held >= facts.allowed or facts.deleting:
         return

@@ -274,6 +274,7 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         giving_way=number(capacity, "givingWay"),
         preempting_since=moment(capacity, "preemptingSince"),
         zap=number(capacity, "zap"),
+        unwarned=number(capacity, "unwarned"),
         held_out=sum(each.is_held_out for each in machines),
     )
 

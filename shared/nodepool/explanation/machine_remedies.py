@@ -23,7 +23,7 @@ from nodepool.explanation.sharing import (
     rack_of,
     rivals,
 )
-from nodepool.explanation.unanswered import GONE_MINUTES, spot_awaited_since
+from nodepool.explanation.unanswered import GONE_MINUTES, spot_awaited_since, unwarned_since
 
 
 def capacity_details(facts: Facts) -> Iterator[str]:
@@ -67,10 +67,13 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
     if gets_none(facts):
         return
     comes, machines = facts.spot_awaited, facts.machines
-    if comes and spot_awaited_since(facts) is None:
+    is_late = spot_awaited_since(facts) is not None or unwarned_since(facts) is not None
+    if comes and not is_late:
         nodes = "spot Node is" if comes == 1 else "spot Nodes are"
-        minutes = f"which takes at most {GONE_MINUTES} minutes, and longer with a wipe"
-        yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
+        text = f"being preempted for it, which takes at most {GONE_MINUTES} minutes"
+        if machines is not None and machines.unwarned:
+            text = f"to give way for it, at most {GONE_MINUTES} minutes after a warning"
+        yield Remedy(f"wait: {comes} {nodes} {text}, and longer with a wipe", Wait())
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
         there = format_count(machines.free, "machine")
         verb = "is" if machines.free == 1 else "are"

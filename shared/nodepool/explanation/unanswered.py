@@ -246,6 +246,17 @@ def spot_awaited_since(facts: Facts) -> datetime | None:
     return since if facts.spot_awaited and is_over else None
 
 
+def unwarned_since(facts: Facts) -> datetime | None:
+    """Return since when a spot Node should have been warned; None if none is late.
+
+    Any such Node may be the one that is awaited. The time counts from the latest that was asked.
+    """
+    machines = facts.machines
+    if machines is None or not (facts.spot_awaited and machines.unwarned):
+        return None
+    return machines.preempting_since if is_late(facts, machines.preempting_since) else None
+
+
 def unwarned(facts: Facts) -> list[NodeFacts]:
     """Return the Nodes that are to give way, and should have been marked for it."""
     return [node for node in facts.nodes if is_late(facts, node.asked_since)]
