@@ -1,24 +1,15 @@
 """The zones and clusters of Nodes, and the widespread silences in them.
 
-A silence becomes widespread once most Nodes of a zone or of a cluster are silent at the same time,
-and is so until fewer than half are. A widespread silence makes no Node unhealthy. Kubernetes has
-the same rule for its zones, see
-https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
+A widespread silence makes no Node unhealthy; `nodepool.contract.health` says which silence is so.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from immutables import Map
 
+from nodepool.contract.health import is_widespread
 from nodepool.contract.keys import MachineKey
-
-FEW: Final = 3
-"""The minimum number of silent Nodes for a widespread silence."""
-BEGINS_AT: Final = 0.55
-"""The share of silent Nodes at which a silence becomes widespread."""
-ENDS_BELOW: Final = 0.5
-"""The share of silent Nodes below which a silence is no longer widespread."""
 
 
 class Area(NamedTuple):
@@ -58,7 +49,8 @@ def move_node(
         known = areas.get(name, Area())
         area = _without(known, key) if before and name in before.areas else known
         area = _with(area, key, after) if after and name in after.areas else area
-        area = area._replace(is_silent=_is_widespread(area))
+        is_silent = is_widespread(len(area.silent), area.nodes, already=area.is_silent)
+        area = area._replace(is_silent=is_silent)
         areas = areas.set(name, area) if area.nodes else areas.delete(name)
         if area.is_silent is not known.is_silent:
             turned.add(name)
@@ -83,8 +75,3 @@ def _without(area: Area, key: MachineKey) -> Area:
 def _with(area: Area, key: MachineKey, standing: Standing) -> Area:
     silent = area.silent.set(key, True) if standing.is_silent else area.silent
     return area._replace(nodes=area.nodes + 1, silent=silent)
-
-
-def _is_widespread(area: Area) -> bool:
-    share = ENDS_BELOW if area.is_silent else BEGINS_AT
-    return len(area.silent) >= max(FEW, share * area.nodes)

@@ -224,7 +224,8 @@ def dead_at(time: str) -> str:
 
 SHORT_OR_WIDE = (
     "wait: n1 does not answer; unless it is drained, no Node is repaired before its silence has "
-    "lasted some minutes, or while at least half of the Nodes of its zone or its cluster are silent"
+    "lasted some minutes, or while at least 3 Nodes of its zone or its cluster are silent, from "
+    "55% of them until fewer than 50%"
 )
 
 
@@ -247,6 +248,24 @@ def test_a_node_that_does_not_answer_is_waited_for_and_no_pod_is_to_be_ended_the
     assert just_silent == [(SHORT_OR_WIDE,)]
     assert leaving == [(dead_at("00:35:41"),)]
     assert titles(explained(world, "train")) == []
+
+
+def test_two_silent_nodes_are_repaired_though_they_are_all_of_their_cluster(
+    world: WorldHarness,
+) -> None:
+    # given a cluster whose two Nodes both fall silent
+    world.given_data_center(6)
+    world.apply("train", 2, lifecycle=CURED)
+    world.break_machines("n1", "n2", fault="hang")
+    world.pass_time(minutes=3)
+    just_silent = helps(world)
+
+    # when their silence has lasted
+    world.pass_time(minutes=40)
+
+    # then they are replaced, as is said of fewer than three
+    assert just_silent == [(SHORT_OR_WIDE,)]
+    assert world.nodes("train") == ["n3", "n4"]
 
 
 def test_an_idle_node_that_leaves_and_does_not_answer_is_named_as_such(
@@ -459,7 +478,7 @@ def test_while_half_of_the_nodes_are_still_silent_only_a_drain_gives_a_node_up(
     assert health.title == "4 Nodes are unhealthy"
     assert health.helps == (SHORT_OR_WIDE.replace("n1", node),)
     assert node not in world.nodes("train")
-    assert not any("at least half" in text for texts in helps(world) for text in texts)
+    assert not any("at least 3 Nodes" in text for texts in helps(world) for text in texts)
 
 
 def test_a_slurm_job_is_not_called_a_pod(world: WorldHarness) -> None:

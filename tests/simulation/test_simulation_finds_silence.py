@@ -60,7 +60,7 @@ PLANTS = {
         functions={"lifecycle.table.silent": hasty},
     ),
     "zones that are repaired": Plant(
-        "are silent", PROFILE, functions={"lifecycle.areas.BEGINS_AT": 2.0}
+        "are silent", PROFILE, functions={"nodepool.contract.health.BEGINS_AT": 2.0}
     ),
     "Nodes that nobody looks at once their zone answers again": Plant(
         "is silent, and is not cordoned for that",

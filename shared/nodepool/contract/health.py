@@ -119,6 +119,25 @@ as any machine to answer, and is then replaced.
 BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.values()}
 """The problem that each condition reports; a condition of another type reports none."""
 
+WIDE_FROM: Final = 3
+"""The minimum number of silent Nodes for a widespread silence."""
+BEGINS_AT: Final = 0.55
+"""The share of silent Nodes at which a silence becomes widespread."""
+ENDS_BELOW: Final = 0.5
+"""The share of silent Nodes below which a silence is no longer widespread."""
+
+
+def is_widespread(silent: int, nodes: int, *, already: bool) -> bool:
+    """Return whether so many silent Nodes of a zone or of a cluster are no fault of each.
+
+    Kubernetes has such a rule for its zones, see
+    https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
+
+    already: whether their silence is widespread so far.
+    """
+    share = ENDS_BELOW if already else BEGINS_AT
+    return silent >= max(WIDE_FROM, share * nodes)
+
 
 def is_problem(type: str, status: str) -> bool:  # Of a condition.
     """Return whether a condition of this type and status makes its Node unhealthy."""

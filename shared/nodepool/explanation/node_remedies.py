@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodepool.contract.conditions import Validated
-from nodepool.contract.health import BY_TYPE, cordon_cause
+from nodepool.contract.health import BEGINS_AT, BY_TYPE, ENDS_BELOW, WIDE_FROM, cordon_cause
 from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts
@@ -147,8 +147,9 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     if node.is_excused:
         text = (
             f"wait: {node.name} does not answer; unless it is drained, no Node is repaired before "
-            "its silence has lasted some minutes, or while at least half of the Nodes of its zone "
-            "or its cluster are silent"
+            f"its silence has lasted some minutes, or while at least {WIDE_FROM} Nodes of its zone "
+            f"or its cluster are silent, from {BEGINS_AT:.0%} of them until fewer than "
+            f"{ENDS_BELOW:.0%}"
         )
         return Remedy(text, Wait(), Promise.NOTHING)
     if facts.cures:
