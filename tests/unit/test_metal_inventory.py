@@ -326,32 +326,49 @@ def test_a_controller_without_tls_is_for_emulators_on_this_machine() -> None:
 
 
 PLAIN_IMAGE = "image: must begin with https://: over http://, the address that takes the place of"
-PLAIN_URL = "image: needs https:// in NODEPOOL_METAL_REPORT_URL: {config} stands for an address"
+PLAIN_URL = (
+    "image: needs https:// in NODEPOOL_METAL_REPORT_URL: {%s} stands for an address there, at which"
+)
+TOKEN, WIPE = "the join token", "the right to confirm a wipe"
 
 
 @pytest.mark.parametrize(
-    ("scheme", "url", "fault"),
+    ("before", "after", "url", "faults"),
     [
-        ("http", "https://metal.example", PLAIN_IMAGE),
-        ("https", "http://10.0.0.1:9490", PLAIN_URL),
-        ("HTTPS", "HTTP://metal.example", PLAIN_URL),
+        (
+            "https://boot.example/node.efi",
+            "http://boot.example/node.efi?c={config}",
+            "https://metal.example",
+            [f"{PLAIN_IMAGE} {{config}} is in clear text, and with it {TOKEN}"],
+        ),
+        (
+            "https://boot.example/wipe.efi",
+            "http://boot.example/wipe.efi",
+            "https://metal.example",
+            [f"{PLAIN_IMAGE} {{report}} is in clear text, and with it {WIPE}"],
+        ),
+        (
+            "https://boot.example/node.efi",
+            "HTTPS://boot.example/node.efi?c={config}",
+            "HTTP://10.0.0.1:9490",
+            [f"{PLAIN_URL % 'config'} {TOKEN}", f"{PLAIN_URL % 'report'} {WIPE}"],
+        ),
     ],
 )
-def test_a_join_token_passes_in_clear_text_only_where_the_network_is_trusted(
-    scheme: str, url: str, fault: str
+def test_a_secret_passes_in_clear_text_only_where_the_network_is_trusted(
+    before: str, after: str, url: str, faults: list[str]
 ) -> None:
-    # given a profile that sends the join token over http://
-    image = "https://boot.example/node.efi"
-    text = RACK.replace(image, f"{scheme}://boot.example/node.efi?c={{config}}")
+    # given a profile that sends a join token, or the address of a report, over http://
+    text = RACK.replace(before, after)
 
     # then it is refused with the field and the fix, unless the network is trusted
     with pytest.raises(InventoryError) as raised:
         parse_inventory(text, "inventory.yaml", BootNetwork(url))
-    (told,) = raised.value.faults
-    assert fault in told
-    assert told.endswith(
-        "set NODEPOOL_METAL_TRUST_BOOT_NETWORK=on if nobody else reads that network"
-    )
+    for told, fault in zip(raised.value.faults, faults, strict=True):
+        assert fault in told
+        assert told.endswith(
+            "set NODEPOOL_METAL_TRUST_BOOT_NETWORK=on if nobody else reads that network"
+        )
     trusted = parse_inventory(text, "inventory.yaml", BootNetwork(url, is_trusted=True))
     assert len(trusted.machines) == 2
 
@@ -362,10 +379,10 @@ def test_a_join_token_passes_in_clear_text_only_where_the_network_is_trusted(
         ("https://boot.example/node.efi?c={config}", "https://metal.example"),
         ("https://boot.example/node.efi?c={config}", ""),
         ("http://127.0.0.1/node.efi?c={config}", "http://localhost:9490"),
-        ("http://boot.example/node.efi", "http://metal.example"),
+        ("http://boot.example/node.efi", "https://metal.example"),
     ],
 )
-def test_a_boot_without_a_token_on_the_network_needs_no_trust(image: str, url: str) -> None:
+def test_a_boot_without_a_secret_on_the_network_needs_no_trust(image: str, url: str) -> None:
     text = RACK.replace("https://boot.example/node.efi", image)
 
     assert len(parse_inventory(text, "inventory.yaml", BootNetwork(url)).machines) == 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from metal.inventory.model import CONFIG, Reference
+from metal.inventory.model import CONFIG, REPORT, Reference
 
 _HOST: Final = re.compile(r"[0-9a-z]([0-9a-z.-]{0,251}[0-9a-z])?|[0-9a-f:.]{2,45}", re.ASCII)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -58,20 +58,24 @@ def image_fault(image: str) -> str | None:
     return None
 
 
-def token_fault(image: str, network: BootNetwork) -> str | None:
-    """Return why a boot from an image would show its join token to others; None if it would not."""
-    if CONFIG not in image or network.is_trusted:
+def secret_fault(image: str, secret: str, network: BootNetwork) -> str | None:
+    """Return why a boot from an image would show a secret to others; None if it would not.
+
+    secret: what whoever reads the address that the machine gets could take.
+    """
+    place = next((each for each in (CONFIG, REPORT) if each in image), "")
+    if not place or network.is_trusted:
         return None
     unless = "or set NODEPOOL_METAL_TRUST_BOOT_NETWORK=on if nobody else reads that network"
     if _is_plain(image):
         return (
-            f"must begin with https://: over http://, the address that takes the place of {CONFIG}"
-            f" is in clear text, and with it the join token; {unless}"
+            f"must begin with https://: over http://, the address that takes the place of {place}"
+            f" is in clear text, and with it {secret}; {unless}"
         )
     if _is_plain(network.report_url):
         return (
-            f"needs https:// in NODEPOOL_METAL_REPORT_URL: {CONFIG} stands for an address there, at"
-            f" which the join token would pass in clear text; {unless}"
+            f"needs https:// in NODEPOOL_METAL_REPORT_URL: {place} stands for an address there, at"
+            f" which {secret} would pass in clear text; {unless}"
         )
     return None
 

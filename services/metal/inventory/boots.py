@@ -9,7 +9,7 @@ from metal.inventory.addresses import (
     BootNetwork,
     image_fault,
     reference_fault,
-    token_fault,
+    secret_fault,
 )
 from metal.inventory.faults import FaultOf
 from metal.inventory.model import (
@@ -50,12 +50,12 @@ def list_boot_faults(
         yield ("joinToken",), reason
     if CONFIG in profile.image and profile.target is not BootTarget.UEFI_HTTP:
         yield ("target",), f"must be UefiHttp: no other boot tells the image what {CONFIG} is"
-    if reason := token_fault(profile.image, network):
-        yield ("image",), reason
-    yield from _boot(profile)
+    yield from _boot(profile, "the join token", network)
 
 
-def list_wipe_faults(profile: WipeProfile, unique: Unique) -> Iterator[FaultOf]:
+def list_wipe_faults(
+    profile: WipeProfile, unique: Unique, network: BootNetwork
+) -> Iterator[FaultOf]:
     """Yield each fault of a wipe profile."""
     yield from unique.wipe(profile)
     if not 1 <= profile.within_minutes <= WIPE_MINUTES_MAX:
@@ -65,11 +65,11 @@ def list_wipe_faults(profile: WipeProfile, unique: Unique) -> Iterator[FaultOf]:
     if REPORT not in profile.image and CONFIG not in profile.image:
         cause = f"must hold {REPORT}, the address of its report, or {CONFIG}"
         yield ("image",), f"{cause}: add ?report={REPORT}"
-    yield from _boot(profile)
+    yield from _boot(profile, "the right to confirm a wipe", network)
 
 
-def _boot(boot: Boot) -> Iterator[FaultOf]:
-    if reason := image_fault(boot.image):
+def _boot(boot: Boot, secret: str, network: BootNetwork) -> Iterator[FaultOf]:
+    if reason := image_fault(boot.image) or secret_fault(boot.image, secret, network):
         yield ("image",), reason
     arguments = boot.kernel_arguments
     length = sum(map(len, arguments)) + len(arguments)

@@ -63,7 +63,7 @@ def _faults_of(
         case BootProfile():
             yield from boots.list_boot_faults(document, unique, network)
         case WipeProfile():
-            yield from boots.list_wipe_faults(document, unique)
+            yield from boots.list_wipe_faults(document, unique, network)
 
 
 def _rack(rack: Rack, unique: Unique) -> Iterator[FaultOf]:
