@@ -85,7 +85,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=82,
     ),
     "a rack that lost too many Nodes is used as before": Plant(
-        "are in triage",
+        "missing were lost",
         replace(NVLINK, steps=3_000),
         (),
         {"lifecycle.racks.UNAVAILABLE_MAX": 18},

@@ -93,6 +93,7 @@ class Machine:
     assignment: the number of its last assignment; 0 before the first.
     wipes: whether it is wiped after each stay.
     unwiped: whether it was new, or a stay has begun, since it was wiped.
+    was_lost: whether its last stay ended because it went to triage.
     zapped: whether it was being wiped, as it was known at each position.
     """
 
@@ -103,6 +104,7 @@ class Machine:
     assignment: int = 0
     wipes: bool = False
     unwiped: bool = False
+    was_lost: bool = False
     zapped: History[bool] = field(default_factory=History)
 
     def hold(self, holder: str, position: int) -> None:

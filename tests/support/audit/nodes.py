@@ -165,4 +165,6 @@ def _leave(facts: Facts, stay: Stay, origin: Origin, *, holder: str) -> None:
     stay.phase = NodePhase.DELETED
     stay.pool.departures.append(origin.position)
     stay.left = origin.position
-    facts.machines[stay.machine].hold(holder, origin.position)
+    machine = facts.machines[stay.machine]
+    machine.was_lost = holder == TRIAGE
+    machine.hold(holder, origin.position)

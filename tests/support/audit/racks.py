@@ -54,12 +54,15 @@ def racks_of(facts: Facts) -> dict[tuple[str, str], list[str]]:
 
 
 def missing_in(facts: Facts, key: str) -> tuple[int, int]:
-    """How many machines of the rack of a Node are no Nodes, and how many of those are in triage."""
+    """How many machines of the rack of a Node are no Nodes, and how many of those were lost.
+
+    A machine that a scale-down gave back, and whose wipe failed then, is missing but was not lost.
+    """
     machine = facts.machines[key]
     rack = _rack(facts, machine)
     held = sum(each.holder == machine.holder for each in rack)
-    triage = sum(each.holder == TRIAGE for each in rack)
-    return size_of(machine.instance_type) - held, triage
+    lost = sum(each.holder == TRIAGE and each.was_lost for each in rack)
+    return size_of(machine.instance_type) - held, lost
 
 
 def _rack(facts: Facts, machine: Machine) -> list[Machine]:

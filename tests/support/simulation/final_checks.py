@@ -202,14 +202,14 @@ class FinalChecks:
             raise Violation(fault)
 
     def _racks_are_cordoned(self) -> None:
-        """The Nodes of a rack are cordoned where more than two machines of it are in triage."""
+        """The Nodes of a rack are cordoned where more than two machines of it were lost."""
         nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
         causes = {
             _machine_of(node): node["metadata"]["annotations"].get(CORDON_REASON, "").split(",")
             for node in nodes.values()
         }
         for (uid, domain), keys in racks_of(self.facts).items():
-            missing, triage = missing_in(self.facts, keys[0])
+            missing, lost = missing_in(self.facts, keys[0])
             of_rack = [
                 ["RackUnavailable" in cause for cause in causes.get(key, [])] for key in keys
             ]
@@ -219,9 +219,9 @@ class FinalChecks:
                 bool(causes[key][0]) and not all(each)
                 for key, each in zip(keys, of_rack, strict=True)
             )
-            if (triage > 2 and down < len(keys)) or (down and missing <= 2):
+            if (lost > 2 and down < len(keys)) or (down and missing <= 2):
                 text = f"{down} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
-                raise Violation(f"{text}, while {triage} of {missing} missing are in triage")
+                raise Violation(f"{text}, while {lost} of {missing} missing were lost")
 
     def _silences_are_shown(self) -> None:
         """Each machine that sends no heartbeat is a Node with Ready=Unknown, and is cordoned.
