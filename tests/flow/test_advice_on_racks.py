@@ -93,8 +93,24 @@ def test_a_rack_that_is_being_wiped_is_waited_for(world: WorldHarness) -> None:
     advised = capacity_helps(world)
     world.pass_time(minutes=15)
 
-    assert advised == ["wait: 18 machines in whole racks are being wiped", WHOLE_RACK]
+    assert advised == ["wait: 18 machines in whole racks are being wiped"]
     assert domains(world) == {R1: 18}
+
+
+def test_a_rack_is_to_be_added_to_those_that_are_being_wiped_where_they_are_not_enough(
+    world: WorldHarness,
+) -> None:
+    given_rack(world, wipeSeconds=600)
+    world.delete("train")
+    world.pass_time(minutes=1)
+    want(world, 2)
+
+    advised = capacity_helps(world)
+    add(world, {"count": 18, "inRacks": True})
+    world.pass_time(minutes=15)
+
+    assert advised == [f"{WHOLE_RACK}; 18 more are being wiped"]
+    assert domains(world) == {R1: 18, R2: 18}
 
 
 def test_a_rack_that_an_operator_holds_back_is_to_be_returned(world: WorldHarness) -> None:

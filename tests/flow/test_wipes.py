@@ -240,10 +240,7 @@ def test_a_nodepool_that_waits_for_wipes_is_told_so(world: WorldHarness) -> None
 
     cause = explained(world, "next").causes[0]
     assert "2 more are being wiped, and free afterwards" in cause.details
-    assert cause.helps == (
-        "wait: 2 machines are being wiped",
-        "add 1 machine of the type to the zone",
-    )
+    assert cause.helps == ("wait: 2 machines are being wiped",)
     assert "NoneAvailable" in world.condition("next", "Capacity")
 
 
@@ -258,6 +255,77 @@ def test_a_nodepool_for_which_no_wiped_machine_is_left_is_not_told_to_wait(
     world.apply("second", 1)
 
     assert not any(each.startswith("wait") for each in explained(world, "second").causes[0].helps)
+
+
+def test_a_nodepool_is_told_how_many_machines_are_missing_besides_those_that_are_being_wiped(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that waits for five machines, of which one is being wiped
+    given_wiped(world, 1)
+    world.apply("old", 1)
+    world.pass_time(minutes=1)
+    world.delete("old")
+    world.apply("train", 5)
+    world.pass_time(minutes=1)
+
+    # when the advice is followed
+    advised = explained(world, "train").causes[0].helps
+    world.given_machines(4)
+    world.pass_time(minutes=11)
+
+    assert advised == ("add 4 machines of the type to the zone; 1 more is being wiped",)
+    assert world.node_counts("train").current == 5
+
+
+def test_a_wipe_that_serves_an_operator_first_counts_among_the_machines_that_are_missing(
+    world: WorldHarness,
+) -> None:
+    # given an operator who reclaims the two machines that are being wiped
+    given_wiped(world, 3)
+    world.apply("old", 3)
+    world.pass_time(minutes=1)
+    world.scale("old", 1)
+    world.pass_time(minutes=1)
+    world.reclaim(2)
+    world.apply("train", 2)
+
+    # when the advice is followed
+    advised = explained(world, "train").causes[0].helps
+    world.given_machines(2)
+    world.pass_time(minutes=11)
+
+    assert advised == (
+        "return 2 of 2 reclaimed machines",
+        "add 2 machines of the type to the zone, up to 2 of them for what is served before it; "
+        "2 more are being wiped",
+    )
+    assert world.node_counts("train").current == 2
+
+
+def test_machines_are_to_be_repaired_that_end_a_shortage_together_with_a_wipe(
+    world: WorldHarness,
+) -> None:
+    # given two machines out of service, and a third one that is being wiped
+    world.given_cluster()
+    world.given_quota(9)
+    world.given_machines(2, wipeSeconds=3_000)
+    world.given_machines(1, wipeSeconds=WIPE_S)
+    world.break_machines("n1", "n2", fault="boot")
+    world.apply("broken", 2)
+    world.pass_time(minutes=1)
+    world.delete("broken")
+    world.pass_time(minutes=1)
+    world.apply("old", 1)
+    world.pass_time(minutes=1)
+    world.delete("old")
+
+    # when a NodePool wants all three
+    world.apply("train", 3)
+
+    assert explained(world, "train").causes[0].helps == (
+        "repair 2 of 2 machines out of service; 1 more is being wiped",
+        "add 2 machines of the type to the zone; 1 more is being wiped",
+    )
 
 
 def test_no_service_is_blamed_for_asking_no_spot_node_while_a_wipe_brings_a_machine(

@@ -113,7 +113,7 @@ def _queue(facts: Facts) -> Iterator[str]:
 def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     """Yield how many machines end the shortage: repaired, returned or added.
 
-    Machines that are being wiped come by themselves, if any are left after what is served before.
+    Machines that are being wiped come by themselves, so only those that are missing besides count.
     All serve first an operator who reclaims machines, and then what waits for longer.
     """
     own = max(0, facts.allowed - facts.held)
@@ -121,13 +121,18 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
     if not count:
         return
     more = count - own + facts.spot_awaited
-    if machines.zap > max(0, more) and not facts.has_affinity:
-        verb = "is" if machines.zap == 1 else "are"
-        yield Remedy(f"wait: {format_count(machines.zap, 'machine')} {verb} being wiped", Wait())
+    wiped = 0 if facts.has_affinity else machines.zap
+    count -= wiped
+    verb = "is" if wiped == 1 else "are"
+    if count <= 0:
+        yield Remedy(f"wait: {format_count(wiped, 'machine')} {verb} being wiped", Wait())
+        return
     before = ""
     if more > 0:
         # What is served before may have a node affinity, and want none of these machines.
-        before = f", up to {more} of them for what is served before it"
+        before = f", up to {min(more, count)} of them for what is served before it"
+    if wiped:
+        before += f"; {wiped} more {verb} being wiped"
     if not facts.has_affinity:
         if count <= machines.triage:
             broken = f"{format_count(machines.triage, 'machine')} out of service"

@@ -126,8 +126,10 @@ def _whole_racks(facts: Facts, missing: int, *, ends_a_rack: bool = False) -> It
     if count <= 0:
         return
     wiped = sum(down_to_racks(facts, each.free + each.zap) for each in domains.values()) - free
-    if wiped > max(0, ahead - free):
+    count -= wiped
+    if count <= 0:
         yield _await_wipe(wiped, " in whole racks")
+        return
     if count == size:
         by_triage = sorted(
             (len(domain.triage), name)
@@ -139,6 +141,8 @@ def _whole_racks(facts: Facts, missing: int, *, ends_a_rack: bool = False) -> It
     yield from _return(facts, count)
     which = _fitting(facts, count) or " of the type"
     text = f"add {format_count(count, 'machine')}{which} to the zone, in whole racks"
+    if wiped:
+        text += f"; {wiped} more are being wiped"
     yield Remedy(text, AddMachines(count))
 
 
