@@ -23,10 +23,13 @@ Machine = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def site(server: NatsServer, tmp_path: Path) -> Iterator[LiveHarness]:
-    """A real server with a machine that is in production, and off."""
+    """A real server with a machine that is in production, off, and never wiped."""
     harness = LiveHarness(server, tmp_path / "services.log", services("metal", "aggregator"))
     try:
-        say(harness, MachineDeclared(zone=LAB, machine=NAME, instance_type=H100, digest="d"))
+        declared = MachineDeclared(
+            zone=LAB, machine=NAME, instance_type=H100, wipes=False, digest="d"
+        )
+        say(harness, declared)
         say(harness, ControllerReported(zone=LAB, machine=NAME, digest="d", power=Power.OFF))
         harness.documents("machines")
         yield harness
