@@ -123,6 +123,7 @@ LOST = {
 }
 CURES = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
 WAITING = {"Capacity": ("False", "NoneAvailable"), "AtTarget": ("False", "UnderTarget")}
+GOING = {"deletionTimestamp": ago(minutes=1)}
 OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
 
 
@@ -137,7 +138,7 @@ OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
         (pool(reasons=WAITING), Group.WAITS, "Waits for capacity"),
         (pool(status={"inProgress": 2}), Group.MOVES, "2 booting"),
         (pool(node("a"), node("b"), node("c")), Group.MOVES, "1 over target"),
-        (pool(metadata={"deletionTimestamp": ago(minutes=1)}), Group.MOVES, "Deleting"),
+        (pool(metadata=GOING), Group.MOVES, "Deleting"),
         (
             pool(node("a", ("CWNodeRemoval", "True", "Preempted")), node("b")),
             Group.MOVES,
@@ -149,6 +150,29 @@ def test_a_nodepool_is_in_the_first_group_that_fits(shown: Pool, group: Group, w
     standing = stand(shown)
 
     assert (standing.group, standing.word.text) == (group, word)
+
+
+@pytest.mark.parametrize(
+    ("shown", "action", "group", "word"),
+    [
+        ({"reasons": WAITING}, "Wait", Group.WAITS, Word("wait", "Waits for capacity")),
+        ({"reasons": WAITING}, "AddMachines", Group.PERSON, Word("act", "Waits for capacity")),
+        ({"current": 3}, "Wait", Group.MOVES, Word("go", "1 over target")),
+        ({"current": 3}, "EndWork", Group.PERSON, Word("act", "1 over target")),
+        ({"metadata": GOING}, "Wait", Group.MOVES, Word("out", "Deleting")),
+        ({"metadata": GOING}, "StartService", Group.PERSON, Word("out", "Deleting")),
+        ({"reasons": OVER}, "Wait", Group.PERSON, Word("act", "Over quota")),
+        ({}, "EndWork", Group.WELL, Word("ok", "At target")),
+    ],
+)
+def test_a_nodepool_needs_a_person_if_its_first_advice_is_more_than_to_wait(
+    shown: Mapping[str, Any], action: str, group: Group, word: Word
+) -> None:
+    cause = {"title": "a cause", "helps": ["what helps"], "actions": [{"kind": action}]}
+
+    standing = stand(pool(**shown, explanation={"causes": [cause]}))
+
+    assert (standing.group, standing.word) == (group, word)
 
 
 def test_a_second_problem_is_a_second_word() -> None:

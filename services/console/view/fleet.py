@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from console.view.standing import Part, build_bar
+from console.view.bar import Part, build_bar
 from nodepool.contract.counting import format_count
 from nodepool.contract.documents import Document, field, text
 

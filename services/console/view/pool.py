@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from console.view.bar import Part, build_bar
 from console.view.model import Happening, Place, Pool
 from console.view.nodes import Grid, build_grid, count_words
 from console.view.remedies import Remedy, list_remedies
-from console.view.standing import Part, Standing, build_bar, sentence, stand
+from console.view.standing import Standing, sentence, stand
 from console.view.timeline import Timeline, build_timeline
 from console.view.times import parse_moment
 from console.view.words import Word, word_of_reason

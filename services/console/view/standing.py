@@ -1,12 +1,13 @@
 """How a NodePool stands: who must act, the state as words, and the bar of its Nodes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from console.view.bar import Part, build_bar
 from console.view.model import Deadline, Pool
 from console.view.nodes import name_blockers
 from console.view.words import Look, Word
@@ -39,16 +40,6 @@ _QUOTA: Final = {"Over": "Over quota", "NotSet": "No quota"}
 _CHECKS: Final = ("Validated", "Quota", "Capacity", "AtTarget", "NodesRemoved")
 _NAMING: Final = ("Removal", "Preemption", "Health", "Cordon")
 """The causes whose message names Nodes, and whose title says what happens to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a bar: its colour, its start, its number of Nodes, and what they are."""
-
-    look: str
-    start: int
-    count: int
-    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,7 @@ class Standing:
 
 def stand(pool: Pool) -> Standing:
     """Return how a NodePool stands."""
-    group, word = _state(pool)
+    group, word = _judge(pool)
     decisive: object = None
     words = Counter(member.word.text for member in pool.members)
     unhealthy = words["Unhealthy"]
@@ -146,8 +137,13 @@ def passes(pool: Pool) -> bool:
     if pool.explanation is None:
         first = next(health_remedies(pool.facts), None) if find_unhealthy(pool.facts) else None
         return first is not None and isinstance(first.action, Wait)
-    actions = items(find_health(pool), "actions")
-    return bool(actions) and text(actions[0], "kind") == "Wait"
+    return _is_waited_for(find_health(pool)) is True
+
+
+def _is_waited_for(cause: object) -> bool | None:
+    """Return whether the first advice about a cause is to wait; None if there is no advice."""
+    actions = items(cause, "actions")
+    return text(actions[0], "kind") == "Wait" if actions else None
 
 
 def _next(pool: Pool) -> Next | None:
@@ -158,6 +154,19 @@ def _next(pool: Pool) -> Next | None:
     first, name = min(due, key=lambda each: (each[0].at, each[1]))
     same = sum(each.at == first.at and each.about == first.about for each, _ in due)
     return Next(name, same - 1, first)
+
+
+def _judge(pool: Pool) -> tuple[Group, Word]:
+    """Return who must act about what keeps a NodePool from its target, and the state as a word.
+
+    What looks like progress needs a person if `explain` advises something else than to wait first.
+    A NodePool that is stalled needs a person whatever is advised.
+    """
+    group, word = _state(pool)
+    cause = next(iter(items(pool.explanation, "causes")), None)
+    if group in (Group.WAITS, Group.MOVES) and _is_waited_for(cause) is False:
+        return Group.PERSON, word if word.look == "out" else Word("act", word.text)
+    return group, word
 
 
 def _state(pool: Pool) -> tuple[Group, Word]:
@@ -281,13 +290,3 @@ def _bar(pool: Pool, word: Word) -> tuple[Part, ...]:
     return build_bar(
         (("has", facts.current, "here"), ("go", facts.in_progress, "booting"), (look, missing, ""))
     )
-
-
-def build_bar(parts: Sequence[tuple[str, int, str]]) -> tuple[Part, ...]:
-    """Return the parts of a bar that have at least one Node, in order."""
-    found, start = list[Part](), 0
-    for look, count, about in parts:
-        if count > 0:
-            found.append(Part(look, start, count, about))
-            start += count
-    return tuple(found)
