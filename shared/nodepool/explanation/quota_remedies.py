@@ -27,6 +27,11 @@ COUNTED: Final = "each of its Nodes counts until it is idle and has left"
 """Why a NodePool with a lower target does not give its quota back yet."""
 SILENT: Final = "a Node that does not answer leaves first, and counts until it is treated as dead"
 """The same if its first Node to leave does not answer."""
+_IF_IT_LASTS: Final = (
+    "if that lasts, see that the allocator and the quota service run: "
+    "'nodepool doctor' says what is wrong with them"
+)
+"""What helps if quota that is given up is not released, which takes milliseconds."""
 COUNTS: Final = "a Node counts until it has left"
 """Why quota that is being given back is not there yet."""
 
@@ -61,8 +66,9 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
         return
     known = facts.reserved + _others(facts)
     if (gone := limit.used - known) > 0:
-        text = f"wait: NodePools have given up {format_count(gone)} that the quota still counts"
-        yield Remedy(f"{text}; the allocator and the quota service release quota", Wait())
+        # A NodePool that is gone does not say since when, so no service is known to be late.
+        given_up = f"NodePools have given up {format_count(gone)} that the quota still counts"
+        yield Remedy(f"wait a moment and ask again: {given_up}; {_IF_IT_LASTS}", Wait())
     yield from _raise(facts, limit, known + _lacks(facts))
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
     if facts.held < fitting < facts.target and not facts.autoscaling:
