@@ -25,7 +25,7 @@ from console.view.preemptions import Past, build_preemptions
 from console.view.remedies import Remedy as ConsoleRemedy
 from console.view.standing import Group, sentence, stand
 from console.view.timeline import build_timeline
-from console.view.times import format_countdown, format_duration
+from console.view.times import format_countdown, format_due, format_duration
 from console.view.verdict import ACCEPTED, WAITS, Verdict, judge_target
 from console.view.words import Word
 from nodepool.contract.rules import RESERVED
@@ -475,7 +475,7 @@ def test_of_events_of_one_moment_the_one_later_in_the_log_comes_first() -> None:
     reasons = ("CWNodePoolCreated", "CWNodeRequestQueued", "CWNodeAssigned")
     events = [happening(position, reason, 30) for position, reason in enumerate(reasons, 5)]
 
-    past = build_timeline(pool(), events, NOW).past
+    past = build_timeline(pool(), events).past
 
     assert [entry.positions for entry in past] == [(7,), (6,), (5,)]
 
@@ -489,18 +489,18 @@ def test_the_timeline_has_deadlines_above_now_and_the_past_below_in_groups() -> 
         happening(5, "CWNodePoolCreated", 60, actor="demo/alice"),
     ]
 
-    timeline = build_timeline(pool(boots, warned), events, NOW)
+    timeline = build_timeline(pool(boots, warned), events)
 
     coming = [(entry.at, entry.nodes[0].name) for entry in timeline.coming]
     assert coming == [
         (NOW + timedelta(minutes=25), "boots"),
         (NOW + timedelta(seconds=290), "warned"),
+        (NOW - timedelta(seconds=10), "warned"),
     ]
-    # The drain was due ten seconds ago, so it is past.
+    # The drain was due ten seconds ago, and no event says that it has begun.
     past = [(entry.text, entry.positions, entry.actor) for entry in timeline.past]
     assert past == [
         ("CWNodeRegistered at 9, and 1 more like it", (8, 9), ""),
-        ("begins to drain", (), ""),
         ("CWNodePoolCreated at 5", (5,), "demo/alice"),
     ]
 
@@ -513,7 +513,7 @@ def test_the_timeline_groups_what_happens_to_many_nodes_in_turn() -> None:
         for number in range(10, 14)
     ]
 
-    page = build_timeline(pool(node("a")), [*turns, *changes], NOW)
+    page = build_timeline(pool(node("a")), [*turns, *changes])
 
     assert [(entry.why, entry.positions) for entry in page.past] == [
         ("CWNodePoolScaledUp", (13,)),
@@ -528,7 +528,7 @@ def test_the_timeline_groups_what_happens_to_many_nodes_in_turn() -> None:
 def test_the_timeline_says_of_several_nodes_what_it_says_of_one() -> None:
     warned = [node(name, phase="cordoned", preemptedSince=ago(seconds=41)) for name in "ab"]
 
-    timeline = build_timeline(pool(*warned), [], NOW)
+    timeline = build_timeline(pool(*warned), [])
 
     assert [entry.text for entry in timeline.coming] == [
         "are gone at the latest",
@@ -559,10 +559,10 @@ def test_only_nodes_that_are_to_be_drained_wait_for_their_pods() -> None:
     ill = node("ill", ("GPUMissing", "True", "GPUMissing"), **pods)
     drained = [node(f"d{number}", phase="draining", **pods) for number in range(8)]
 
-    one = build_timeline(pool(works, ill, drained[0]), [], NOW)
-    cured = build_timeline(pool(works, ill, spec=CURES), [], NOW)
-    many = build_timeline(pool(*drained), [], NOW)
-    silent = build_timeline(pool(node("s", SILENT, phase="draining", **pods)), [], NOW)
+    one = build_timeline(pool(works, ill, drained[0]), [])
+    cured = build_timeline(pool(works, ill, spec=CURES), [])
+    many = build_timeline(pool(*drained), [])
+    silent = build_timeline(pool(node("s", SILENT, phase="draining", **pods)), [])
 
     assert [entry.nodes[0].name for entry in one.open] == ["d0"]
     assert [entry.nodes[0].name for entry in cured.open] == ["ill"]
@@ -750,7 +750,7 @@ def test_the_page_of_a_nodepool_has_the_sentence_its_evidence_and_a_remedy_to_pr
     explanation = {"sentence": sentence, "causes": [cause]}
     shown = pool(node("a"), target=9, reasons=OVER, explanation=explanation)
 
-    page = build_pool_page(shown, [], "", NOW)
+    page = build_pool_page(shown, [], "")
 
     assert page.say == "NodePool train wants 9 and has 1. targetNodes 9 exceeds quota 6."
     assert [proof.position for proof in page.causes[0].proofs] == [41]
@@ -767,7 +767,7 @@ def test_a_node_that_the_control_plane_uses_is_missing_on_the_page_as_in_the_lis
     away = node("b", reservedFor="control-plane")
     shown = pool(node("a"), away, target=2, current=1, reasons=WAITING)
 
-    page = build_pool_page(shown, [], "", NOW)
+    page = build_pool_page(shown, [], "")
 
     assert [(word.text, count) for word, count in page.key] == [
         ("Idle", 1),
@@ -798,7 +798,7 @@ def test_a_remedy_about_nodes_has_the_forms_of_its_actions_whatever_its_words_ar
     cause = {"title": "ill", "helps": [remedy.text], "actions": [remedy.document]}
     explanation = {"sentence": "It wants 1.", "causes": [cause]}
 
-    page = build_pool_page(pool(node("a"), explanation=explanation), [], "", NOW)
+    page = build_pool_page(pool(node("a"), explanation=explanation), [], "")
 
     assert [*page.causes[0].helps[0].links] == links
 
@@ -807,7 +807,7 @@ def test_the_words_of_a_remedy_are_shown_without_links_if_an_older_gateway_has_n
     cause = {"title": "ill", "helps": ["scale train to 6", "wait"]}
     explanation = {"sentence": "It wants 1.", "causes": [cause]}
 
-    page = build_pool_page(pool(node("a"), explanation=explanation), [], "", NOW)
+    page = build_pool_page(pool(node("a"), explanation=explanation), [], "")
 
     assert [(each.text, each.links) for each in page.causes[0].helps] == [
         ("Scale train to 6.", ()),
@@ -1097,3 +1097,16 @@ def test_capacity_is_asked_for_each_known_type_once_and_ranked_as_it_was_answere
 def test_a_duration_has_at_most_two_units(seconds: float, text: str, countdown: str) -> None:
     assert format_duration(seconds) == text
     assert format_countdown(seconds) == countdown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (274, "in 4:34"),
+        (-15, "in 0:00"),
+        (-16, "overdue by 16 s"),
+        (-725, "overdue by 12 min 5 s"),
+    ],
+)
+def test_a_deadline_is_overdue_once_a_service_is_late(seconds: float, text: str) -> None:
+    assert format_due(seconds, "in ") == text

@@ -124,7 +124,7 @@ async def show_pool(visit: Visit) -> Page:
         happenings = await account.history.events_of("NodePool", place)
     except ClientError:
         happenings = [each for each in account.mirror.happenings if each.place == place]
-    shown = build_pool_page(pool, happenings, visit.query.get("by", ""), visit.now)
+    shown = build_pool_page(pool, happenings, visit.query.get("by", ""))
     values = {
         "shown": shown,
         "part": partial(_make_cells, visit, shown.grid.has_names),
@@ -174,11 +174,10 @@ async def show_node(visit: Visit) -> Page:
     except ClientError:
         happenings = [each for each in account.mirror.happenings if each.place == place]
     shown = build_node_page(pool, member)
-    entries = build_timeline(pool, happenings, visit.now).past
     verbs = [verb for verb in list_verbs(visit, pool, place) if visit.is_live]
     values = {
         "shown": shown,
-        "history": [each for each in entries if each.positions],
+        "history": build_timeline(pool, happenings).past,
         "verbs": verbs,
         "shells": visit.of_moment(
             commands.nodepool("describe", "node", place.name, cluster=place.cluster)

@@ -18,7 +18,7 @@ from console.view.model import Place
 from console.view.nodes import Cell
 from console.view.pools import Line
 from console.view.standing import sentence
-from console.view.times import format_countdown, format_duration, parse_moment
+from console.view.times import format_countdown, format_due, format_duration, parse_moment
 
 FOLDER: Final = Path(__file__).parents[1]
 PARTS_MAX: Final = 2_000
@@ -64,7 +64,15 @@ def environment() -> Environment:
     made.filters["sentence"] = sentence
     made.filters["number"] = lambda value: f"{value:,}"
     made.globals.update(
-        ago=_ago, at=_at, left=_left, day=_day, address=address, asset=asset, clock=_clock, to=_to
+        ago=_ago,
+        at=_at,
+        left=_left,
+        due=_due,
+        day=_day,
+        address=address,
+        asset=asset,
+        clock=_clock,
+        to=_to,
     )
     made.globals["style"] = read_style()
     return made
@@ -198,8 +206,13 @@ def _ago(value: object, now: datetime, suffix: str = "") -> Markup:
 
 
 def _left(moment: datetime, now: datetime) -> Markup:
-    """Return how long it is until a moment, as a countdown."""
-    return _time(moment, format_countdown((moment - now).total_seconds()), "left")
+    """Return how long it is until a moment, as a countdown, or since when it is overdue."""
+    return _time(moment, format_due((moment - now).total_seconds()), "left")
+
+
+def _due(moment: datetime, now: datetime) -> Markup:
+    """Return in how long a moment is, or since when it is overdue."""
+    return _time(moment, format_due((moment - now).total_seconds(), "in "), "due")
 
 
 def _at(value: object) -> Markup:

@@ -37,6 +37,7 @@
     const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
     return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
   };
+  const due = (left, prefix) => (left < -15 ? `overdue by ${duration(-left)}` : prefix + countdown(left));
   // Not by Intl: its first format takes a new page tens of milliseconds, before it is shown.
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
   const clockText = (date) => [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");
@@ -54,7 +55,8 @@
       const date = new Date(element.dateTime);
       const passed = (now - date) / 1000;
       const data = element.dataset;
-      if ("left" in data) put(element, countdown(-passed));
+      if ("left" in data) put(element, due(-passed, ""));
+      else if ("due" in data) put(element, due(-passed, "in "));
       else if ("at" in data) put(element, clockText(date));
       else if ("day" in data || absolute) put(element, dayText(date));
       else if (!("frozen" in data)) {

@@ -78,9 +78,7 @@ class PoolPage:
     labels: tuple[str, ...]
 
 
-def build_pool_page(
-    pool: Pool, happenings: Sequence[Happening], by: str, now: datetime
-) -> PoolPage:
+def build_pool_page(pool: Pool, happenings: Sequence[Happening], by: str) -> PoolPage:
     """Return the page of a NodePool.
 
     happenings: the events about it. by: how its Nodes are grouped.
@@ -101,7 +99,7 @@ def build_pool_page(
         active=sum(node.active for node in facts.nodes),
         bar=build_bar([*parts, (look, missing, "missing")]),
         key=(*key, *(((Word(look, "missing"), missing),) if missing else ())),
-        timeline=build_timeline(pool, happenings, now),
+        timeline=build_timeline(pool, happenings),
         grid=build_grid(pool.members, by),
         conditions=tuple(_conditions(pool.document)),
         labels=tuple(f"{name}={value}" for name, value in sorted(labels(pool.document).items())),

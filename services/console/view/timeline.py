@@ -89,12 +89,13 @@ class Timeline:
     past: tuple[Entry, ...]
 
 
-def build_timeline(pool: Pool, happenings: Sequence[Happening], now: datetime) -> Timeline:
-    """Return the timeline of a NodePool; a deadline that has passed is part of the past."""
-    due = list(_deadlines(pool.members))
-    coming = [each for each in due if each.at is not None and each.at > now]
-    passed = [each for each in due if each.at is not None and each.at <= now]
-    past = [*passed, *_past(happenings)]
+def build_timeline(pool: Pool, happenings: Sequence[Happening]) -> Timeline:
+    """Return the timeline of a NodePool.
+
+    A deadline that has passed is still to come: an event of the past says what has happened.
+    """
+    coming = list(_deadlines(pool.members))
+    past = list(_past(happenings))
     past.sort(key=lambda entry: (_moment(entry), entry.positions), reverse=True)
     return Timeline(
         tuple(_open(pool)),

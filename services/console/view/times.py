@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from nodepool.explanation.unanswered import ANSWERS_WITHIN
+
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 _STEPS: Final = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", 1, "s"))
 
@@ -25,6 +27,17 @@ def format_countdown(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours, minutes, rest = whole // HOUR, whole % HOUR // MINUTE, whole % MINUTE
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def format_due(seconds: float, prefix: str = "") -> str:
+    """Return the time left after a prefix, or by how much a deadline is overdue.
+
+    A deadline is overdue as soon as the service that should keep it counts as silent.
+    `console.js` does the same while a page is shown.
+    """
+    if -seconds > ANSWERS_WITHIN.total_seconds():
+        return f"overdue by {format_duration(-seconds)}"
+    return f"{prefix}{format_countdown(seconds)}"
 
 
 def parse_moment(text: object) -> datetime | None:
