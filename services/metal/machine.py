@@ -222,12 +222,13 @@ class Machine:
     @property
     def is_known(self) -> bool:
         """Whether its last reading counts: it is declared, its controller answers, it is itself."""
-        return (
-            self.declared is not None
-            and self.seen is not None
-            and not self.silence
-            and not self.seen.stranger
-        )
+        is_read = self.declared is not None and self.seen is not None
+        return is_read and not self.silence and not self.is_other
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it may be another machine than the one that was added, as it was last seen."""
+        return self.seen is not None and bool(self.seen.stranger)
 
     @property
     def settled(self) -> int:

@@ -93,9 +93,12 @@ def _build_added(key: MachineKey, declared: Declared) -> on.MachineAdded:
 def _report_wipe(
     key: MachineKey, machine: Machine, due: datetime, now: datetime
 ) -> Iterator[on.MachineWiped | on.MachineStateChanged]:
-    """Yield the end of a wipe: the machine is wiped, or its wipe has failed and why."""
+    """Yield the end of a wipe: the machine is wiped, or its wipe has failed and why.
+
+    A wipe does not count while its machine may be another one.
+    """
     zone, name = machine_parts(key)
-    if machine.wipe_end == "":
+    if machine.wipe_end == "" and not machine.is_other:
         yield on.MachineWiped(zone=zone, machine=name, assignment=machine.assignment)
         return
     cause = machine.wipe_end or find_stuck(machine, now)

@@ -93,9 +93,14 @@ def _log_faults(logged: Map[NodeFault, str], entries: tuple[LogEntry, ...]) -> M
 
 
 def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
-    """Return why this is not the declared machine; empty if it is. twin: a sentence on a twin."""
+    """Return why this is not the declared machine; empty if it is. twin: a sentence on a twin.
+
+    A machine whose controller shows no serial number may be any machine.
+    """
     expected = known.expected.serial
-    if reading.serial and reading.serial.casefold() != expected.casefold():
+    if not reading.serial:
+        return f"its controller shows no serial number, and {expected} is expected"
+    if reading.serial.casefold() != expected.casefold():
         return f"the serial number is {reading.serial}, and {expected} is expected"
     return twin
 
@@ -122,7 +127,7 @@ def build_report(
     judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
     stranger = find_stranger(known, reading, twin)
     judgement = judge(judged, known.expected)
-    unfit = [each[:TEXT_LIMIT] for each in judgement.unfit if each != stranger]
+    unfit = [each[:TEXT_LIMIT] for each in judgement.unfit]
     unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]
     faults = {**judgement.faults, **sight.logged}
     return ControllerReported(

@@ -195,6 +195,25 @@ def test_a_machine_that_was_added_before_its_number_was_known_keeps_its_name() -
     assert boots_of(server) == ["wipe"]
 
 
+def test_a_wipe_counts_once_its_machine_shows_its_own_serial_number() -> None:
+    # given a new machine whose controller stops to show a serial number during its wipe
+    site, server = a_new_machine()
+    site.send()
+    server.go_on()
+    site.see(server, stranger="its controller shows no serial number, and SN1 is expected")
+
+    # when its wipe ends
+    site.end_wipe(server)
+
+    # then it is not touched, and free only once the number is there
+    assert not is_free(site)
+    assert not site.said(MachineWiped)
+    assert site.unsent() == []
+    site.see(server)
+    assert is_free(site)
+    assert boots_of(server) == ["wipe"]
+
+
 def test_a_new_machine_whose_wipe_fails_is_out_of_service_until_another_wipe_is_confirmed() -> None:
     # given a new machine whose wipe says that it has failed
     site, server = a_new_machine()

@@ -122,14 +122,17 @@ def test_a_process_that_takes_over_knows_what_entries_of_the_log_have_shown() ->
     assert report(sight).faults == {"gpu-lost": evidence}
 
 
-def test_another_serial_number_is_a_stranger_and_a_missing_one_is_unfit() -> None:
-    other = report(wholly(None, replace(ON, serial="SN9")))
-    none = report(wholly(None, replace(ON, serial="")))
-    twin = report(wholly(None, ON), twin="SN1 is the serial number of another too")
+@pytest.mark.parametrize("reading", [ON, OFF], ids=["on", "off"])
+def test_a_machine_that_does_not_show_its_own_serial_number_is_a_stranger(reading: Reading) -> None:
+    same = report(wholly(None, replace(reading, serial="sn1")))
+    other = report(wholly(None, replace(reading, serial="SN9")))
+    none = report(wholly(None, replace(reading, serial="")))
+    twin = report(wholly(None, reading), twin="SN1 is the serial number of another too")
 
+    assert (same.stranger, same.unfit) == ("", ())
     assert other.stranger == "the serial number is SN9, and SN1 is expected"
-    assert other.unfit == ()
-    assert (none.stranger, len(none.unfit)) == ("", 1)
+    assert none.stranger == "its controller shows no serial number, and SN1 is expected"
+    assert (other.unfit, none.unfit) == ((), ())
     assert twin.stranger == "SN1 is the serial number of another too"
 
 
