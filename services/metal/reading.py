@@ -59,6 +59,11 @@ class BootOverride:
     mode: str = ""
     uri: str = ""
 
+    @property
+    def is_of_network(self) -> bool:
+        """Whether the next boot alone loads an image from the network, as this service sets it."""
+        return self.enabled == "Once" and self.target in {each.value for each in BootTarget}
+
 
 @dataclass(frozen=True, slots=True)
 class Processor:

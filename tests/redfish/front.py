@@ -217,7 +217,7 @@ class Front:
             # The emulator would fetch the image, and knows no boot that happens once.
             boot = json.loads(body)["Boot"]
             if self.refuses_boot:
-                why = {"error": {"message": f"{boot['HttpBootUri']} is not liked"}}
+                why = {"error": {"message": f"{boot.get('HttpBootUri')} is not liked"}}
                 return 400, json.dumps(why).encode()
             self.boot = {} if self.forgets_boot else boot
             body = json.dumps({"Boot": {**boot, "HttpBootUri": None}}).encode()

@@ -139,6 +139,8 @@ class Sender:
         check()
         if request.boot_from:
             await self._set_boot(managed, request)
+        elif request.action == "on":
+            await _clear_boot(managed)
         return await managed.controller.reset(RESETS[request.action], check)
 
     def _check_open(self, managed: Managed, request: PowerRequested, due: datetime) -> None:
@@ -207,6 +209,25 @@ class Sender:
             word = "WipeProfile" if request.boot_from == "wipe" else "BootProfile"
             raise _Refusal(f"the inventory has no {word} for {kind}")
         return profile
+
+
+async def _clear_boot(managed: Managed) -> None:
+    """Clear what an earlier request has set and no boot has used; raise _Refusal if it stays.
+
+    An operator who powers a machine on in maintenance must not boot the image of a request that was
+    refused or overdue, least of all the image that wipes the machine. Other overrides stay: the
+    operator may have set them.
+    """
+    found = await managed.controller.read_boot()
+    if isinstance(found, BootOverride) and found.is_of_network:
+        failure = await managed.controller.clear_boot()
+        if failure is not None:
+            raise _Refusal(f"an earlier boot override could not be cleared: {failure.text}")
+        found = await managed.controller.read_boot()
+    if isinstance(found, Failure):
+        raise _Refusal(f"the next boot could not be read: {found.text}")
+    if found is not None and found.is_of_network:
+        raise _Refusal(f"its controller keeps an earlier boot override: {found.target} Once")
 
 
 def _describe(outcome: Outcome) -> tuple[Literal["done", "refused", "unknown"], str]:

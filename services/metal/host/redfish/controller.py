@@ -1,4 +1,4 @@
-"""One controller: read it, set its boot override, send it a reset."""
+"""One controller: read it, set or clear its boot override, send it a reset."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -80,6 +80,14 @@ class Controller:
             return self._tell(fault)
         return None
 
+    async def clear_boot(self) -> Failure | None:
+        """Let the machine boot as without an override; None if the controller has accepted that."""
+        try:
+            await self._calls.make(self._clear_boot, is_power=True)
+        except Fault as fault:
+            return self._tell(fault)
+        return None
+
     async def read_boot(self) -> BootOverride | Failure | None:
         """Return what the machine boots from next; None if the controller has no such setting."""
         try:
@@ -157,6 +165,14 @@ class Controller:
         path, document, version, offered = await self._boot_document()
         _check_offer(target, offered)
         boot = _boot_change(part(document, "Boot"), target, uri)
+        await self._patch_boot(path, boot, version)
+
+    async def _clear_boot(self) -> None:
+        path, _, version, _ = await self._boot_document()
+        change = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+        await self._patch_boot(path, change, version)
+
+    async def _patch_boot(self, path: str, boot: Document, version: str) -> None:
         answer = await self._ask("PATCH", path, {"Boot": boot}, version.removeprefix("W/"))
         if answer.status == HTTPStatus.PRECONDITION_FAILED:
             answer = await self._ask("PATCH", path, {"Boot": boot})
