@@ -300,33 +300,6 @@ async def test_a_log_that_could_not_be_found_once_is_looked_for_again(
         assert [each.message for each in second.log or ()] == ["one"]
 
 
-async def test_entries_that_are_listed_by_their_paths_are_asked_for_up_to_a_bound(
-    machines: Emulator,
-) -> None:
-    async with fronted(machines.machine()) as front:
-        paths = [f"/entry/{number}" for number in range(5)]
-        add_log(front, *({"@odata.id": path} for path in paths))
-        front.documents |= {path: entry(n, f"entry {n}", n) for n, path in enumerate(paths)}
-        async with Controllers(Limits(members=2), ENVIRONMENT) as controllers:
-            reading = await controllers.open(front.place()).read(frozenset({Part.LOG}))
-
-        assert isinstance(reading, Reading)
-        assert [each.message for each in reading.log or ()] == ["entry 3", "entry 4"]
-        assert len(reading.unread) == 1
-
-
-async def test_a_log_that_never_ends_is_read_up_to_its_bound(machines: Emulator) -> None:
-    async with fronted(machines.machine()) as front:
-        add_log(front, entry(1, "one", 1))
-        path = f"/redfish/v1/Managers/{front.machine.id}/Entries"
-        front.documents[path]["Members@odata.nextLink"] = path
-        async with Controllers(Limits(pages=4), ENVIRONMENT) as controllers:
-            reading = await controllers.open(front.place()).read(frozenset({Part.LOG}))
-
-        assert isinstance(reading, Reading)
-        assert front.received.count(f"GET {path}") == 4
-
-
 @pytest.mark.parametrize("link", ["http://{}/redfish/v1/", "//{}/redfish/v1/", "@{}/redfish/v1/"])
 async def test_a_link_to_another_server_is_not_followed(
     machines: Emulator, controllers: Controllers, link: str

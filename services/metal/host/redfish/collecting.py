@@ -8,6 +8,7 @@ from metal import documents
 from metal.documents import Document, at, link, parts, text
 from metal.host.redfish.fault import Fault
 from metal.host.redfish.limits import Limits
+from metal.host.redfish.long_logs import both_ends, newest_paths, skip_to_last
 from metal.host.redfish.wire import Answer
 from metal.reading import LogEntry, Part, Position, Reading
 from metal.replies import Trouble
@@ -160,8 +161,11 @@ class Collector:
         """Return a member that a collection lists, asked for if the list has only its path."""
         return entry if entry.keys() - {"@odata.id"} else await self._try(link(entry))
 
-    async def _try(self, path: str) -> Document | None:
-        """Return a document; None if it is missing, or, with a word in `unread`, unreadable."""
+    async def _try(self, path: str, *, may_be_long: bool = False) -> Document | None:
+        """Return a document; None if it is missing, or, with a word in `unread`, unreadable.
+
+        may_be_long: whether a document that is larger than an answer may be is only missing.
+        """
         if not path:
             return None
         try:
@@ -174,7 +178,8 @@ class Collector:
         except Fault as fault:
             if fault.failure.trouble not in _OF_A_PART:
                 raise
-            self.unread.append(self.hide(fault.failure.text))
+            if not (may_be_long and fault.is_too_long):
+                self.unread.append(self.hide(fault.failure.text))
             return None
 
     async def _thermals(self, system: Document) -> Sequence[Document] | None:
@@ -196,16 +201,34 @@ class Collector:
             path = await self._find_log(system)
             if len(self.unread) == before:
                 self.paths.entries = path
-        listed = await self._list(path, self.limits.entries)
+        listed = await self._newest(path)
         if listed is None:
             return None
         whole = [each for each in listed if each.keys() - {"@odata.id"}]
-        bare = [each for each in listed if not each.keys() - {"@odata.id"}]
-        if len(bare) > self.limits.members:
-            self.unread.append(f"{path} has more entries than can be asked for one by one")
+        bare = [link(each) for each in listed if not each.keys() - {"@odata.id"}]
         # A log may lose an entry while it is read.
-        asked = [await self._try(link(each)) for each in bare[-self.limits.members :]]
+        asked = [await self._try(each) for each in newest_paths(bare, self.limits.members)]
         return [*whole, *(each for each in asked if each is not None)]
+
+    async def _newest(self, path: str) -> Sequence[Document] | None:
+        """Return the entries of the first page of a log and of its last pages; None without a log.
+
+        The newest entries are first in some logs and last in others. The length of a log is no
+        fault of the machine, so pages that are left out are not in `unread`.
+        """
+        collection = await self._try(path, may_be_long=True)
+        if collection is None:
+            return None
+        most, pages = self.limits.entries, self.limits.pages - 1
+        first, last = both_ends(collection, most), list[Document]()
+        page = skip_to_last(_next_page(collection), collection, pages)
+        for _ in range(pages):
+            collection = await self._try(page, may_be_long=True)
+            if collection is None:
+                break
+            last = [*last, *both_ends(collection, most)][-most:]
+            page = _next_page(collection)
+        return [*first, *last]
 
     async def _find_log(self, system: Document) -> str:
         services = link(system, "LogServices")

@@ -24,7 +24,8 @@ class Limits:
         most after many.
     members: how many processors, interfaces and the like a machine may have, and how many entries
         of a log are asked for one by one.
-    entries: how many entries of a log are read, before the newest are chosen.
+    entries: how many entries are read of the first page of a log, and of its last pages together,
+        before the newest are chosen.
     pages: how many pages of one collection are read.
     """
 

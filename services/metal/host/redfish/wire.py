@@ -137,7 +137,7 @@ class Wire:
                 response.close()
                 what = f"{response.method} {response.url.path}"
                 text = f"the answer to {what} has more than {most} bytes"
-                raise Fault(Trouble.NONSENSE, text)
+                raise Fault(Trouble.NONSENSE, text, is_too_long=True)
         return bytes(content)
 
     def explain(self, answer: Answer, what: str) -> Fault:
