@@ -227,8 +227,26 @@ class Machine:
 
     @property
     def is_other(self) -> bool:
-        """Whether it may be another machine than the one that was added, as it was last seen."""
-        return self.seen is not None and bool(self.seen.stranger)
+        """Whether another machine than the one that was added is declared, or was last seen."""
+        return bool(self.change) or (self.seen is not None and bool(self.seen.stranger))
+
+    @property
+    def change(self) -> str:
+        """Why another machine is declared than the one that was added; empty if none is.
+
+        Whatever happens under such a declaration, such as a wipe, happens to the other machine.
+        """
+        declared, before = self.declared, self.added_serial
+        if declared is None or not self.added_type:
+            return ""
+        after, type_ = declared.serial, declared.instance_type
+        if type_ != self.added_type:
+            change = f"as {type_}, and it was added as {self.added_type}"
+        elif before and before.casefold() != after.casefold():
+            change = f"with the serial number {after}, and it was added with {before}"
+        else:
+            return ""
+        return f"the inventory declares it {change}: give it another name"
 
     @property
     def settled(self) -> int:

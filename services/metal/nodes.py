@@ -106,7 +106,7 @@ def verify(
     elif check is None:
         yield _verified(key, stay, "the inventory does not have its machine")
     elif machine.is_checked and seen is not None:
-        causes = (seen.stranger, *seen.unfit, ", ".join(sorted(stay.conditions)))
+        causes = (machine.change, seen.stranger, *seen.unfit, ", ".join(sorted(stay.conditions)))
         yield _verified(key, stay, "; ".join(each for each in causes if each))
     elif check.due <= now:
         minutes = int(CHECK_S) // 60

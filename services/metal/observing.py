@@ -67,7 +67,7 @@ def observe(machine: Machine, event: Seeing, now: datetime, *, has_agent: bool) 
             return replace(end_request(machine, now, fault), runs_for=None)
         case WipeEnded():
             is_it = machine.wipe_due is not None and event.wipe == machine.wipe
-            is_it = is_it and machine.runs_for == (0, 0, 0, event.wipe)
+            is_it = is_it and machine.runs_for == (0, 0, 0, event.wipe) and not machine.change
             end = "" if event.passed else event.cause or "no cause is known"
             return replace(machine, wipe_end=end) if is_it else machine
         case ControllerReported():

@@ -49,7 +49,7 @@ def _table(machine: Machine, now: datetime) -> Iterator[Problem]:
         return
     yield Problem("ControllerSilent", machine.silence, _SERVICE)
     yield Problem("OtherMachine", seen.stranger if seen is not None else "", _ANY)
-    yield Problem("OtherType", _find_change(machine, declared), _ANY)
+    yield Problem("OtherType", machine.change, _ANY)
     yield Problem("OtherType", _late_wipes(machine, declared), _FIRST)
     yield Problem("Unfit", "; ".join(seen.unfit) if seen is not None else "", _FIRST)
     yield Problem("PowerStuck", find_stuck(machine, now), _NOTHING)
@@ -90,23 +90,6 @@ def _maintenance(machine: Machine) -> str:
     if not machine.is_maintained:
         return ""
     return f"it is in maintenance: {machine.reason or 'no reason was given'}"
-
-
-def _find_change(machine: Machine, declared: Declared) -> str:
-    """Return why this is not the machine that was added; empty if it is, or none was added.
-
-    A machine with another serial number was not wiped when the first one was.
-    """
-    if not machine.added_type:
-        return ""
-    before, after = machine.added_serial, declared.serial
-    if declared.instance_type != machine.added_type:
-        change = f"as {declared.instance_type}, and it was added as {machine.added_type}"
-    elif before and before.casefold() != after.casefold():
-        change = f"with the serial number {after}, and it was added with {before}"
-    else:
-        return ""
-    return f"the inventory declares it {change}: give it another name"
 
 
 def _late_wipes(machine: Machine, declared: Declared) -> str:

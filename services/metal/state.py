@@ -142,7 +142,8 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         stay = machine.stay
         is_booting = machine.wipe_due is not None or (stay is not None and not stay.outcome)
         runs_for = None if is_booting else machine.runs_for
-        machine = restart_tries(replace(machine, seen=None, silence="", runs_for=runs_for))
+        machine = replace(machine, seen=None, silence="", runs_for=runs_for, wipe_end=None)
+        machine = restart_tries(machine)
     if machine.added_type and not machine.added_serial:
         machine = replace(machine, added_serial=event.serial)
     return _store(state, event.machine_key, replace(machine, declared=after), now)

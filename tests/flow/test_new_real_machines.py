@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.requests import not_registered
+from conformance.requests import deleted, not_registered
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
     CommandRefused,
     CWNodeAssigned,
+    CWNodeDeleted,
     MachineAdded,
     MachineBooted,
     MachineConditionChanged,
@@ -69,11 +70,15 @@ def boots_of(server: Server) -> Sequence[str]:
 def is_free(site: Site, name: str = NAME) -> bool:
     """Whether the allocator may give a machine to a NodePool."""
     inventory = Inventory()
-    for event in site.world.messages(
-        MachineAdded, MachineWiped, MachineRepaired, MachineStateChanged
-    ):
-        assert isinstance(event, MachineChanged)
-        inventory = inventory.fold_change(event)
+    for event in site.world.messages(CWNodeAssigned, CWNodeDeleted, *MachineChanged.__args__):
+        match event:
+            case CWNodeAssigned(machine_key=key, assignment=assignment):
+                inventory = inventory.assign(key, "pool", assignment)
+            case CWNodeDeleted():
+                inventory = inventory.depart(event)
+            case _:
+                assert isinstance(event, MachineChanged)
+                inventory = inventory.fold_change(event)
     machine = inventory.machines.get(machine_key(ZONE, name))
     return machine is not None and not machine.holder
 
@@ -176,6 +181,68 @@ def test_another_machine_does_not_get_the_name_of_one_that_was_wiped() -> None:
     site.see(server)
     site.settle(3)
     assert is_free(site)
+
+
+@pytest.mark.parametrize("is_confirmed_late", [False, True])
+def test_a_wipe_of_another_machine_under_its_name_frees_no_machine(
+    is_confirmed_late: bool,
+) -> None:
+    # given a machine that is wiped after its first stay
+    site = Site()
+    server = site.declare(NAME, wipes=True, serial="SN1")
+    site.settle(5)
+    site.tell(assigned())
+    site.settle(2)
+    site.tell(deleted(assigned()))
+    site.run()
+    site.send()
+    site.see(server)
+    site.send()
+    server.go_on()
+    site.see(server)
+    assert boots_of(server) == ["wipe", "cluster", "wipe"]
+    requests = len(server.sent)
+
+    # when the inventory has another machine under its name, and the wipe is confirmed
+    other = Server(NAME)
+    site.declare(NAME, digest="another", wipes=True, serial="SN2")
+    site.see(other, digest="another")
+    site.end_wipe(server)
+
+    # then no machine is powered, and the wipe does not count, then or when the first one is back
+    assert site.unsent() == []
+    if is_confirmed_late:
+        site.wait(5_000)
+    site.declare(NAME, wipes=True, serial="SN1")
+    site.see(server)
+    site.end_wipe(server)
+    assert not is_free(site)
+    assert [each.assignment for each in site.said(MachineWiped)] == [0]
+
+    # and the first machine is free once it was wiped again
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(6)
+    assert is_free(site)
+    assert [each.boot_from for each in server.sent[requests:]] == ["", "wipe", ""]
+
+
+def test_operators_cannot_power_another_machine_under_the_name_of_one() -> None:
+    # given a machine in maintenance, in whose place another one is declared
+    site = Site()
+    server = site.declare(NAME, wipes=True, serial="SN1")
+    site.settle(5)
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"))
+    site.declare(NAME, digest="another", wipes=True, serial="SN2")
+    site.see(server, digest="another")
+
+    # when an operator powers it on
+    site.tell(SetMachinePower(zone=ZONE, machine=NAME, power="on"))
+    site.run()
+
+    # then that is refused, and the reason says what to do
+    (refused,) = site.said(CommandRefused)
+    assert "with the serial number SN2, and it was added with SN1" in refused.message
+    assert site.unsent() == []
 
 
 def test_a_machine_that_was_added_before_its_number_was_known_keeps_its_name() -> None:

@@ -78,6 +78,8 @@ class Story:
     was, and whatever stays it had under it, it is new when it gets another name.
     """
 
+    serial = ""
+
     def __init__(self) -> None:
         self.site = Site(replicas=2)
         self.names: list[str] = []
@@ -86,7 +88,7 @@ class Story:
     def begin(self, power: Power) -> None:
         """Declares the machine under a name that it never had."""
         self.names.append(f"g{len(self.names) + 1:06}")
-        self.server = self.site.declare(self.names[-1], power, wipes=True)
+        self.server = self.site.declare(self.names[-1], power, wipes=True, serial=self.serial)
         self.site.run()
         self.site.see(self.server)
         self.stay: CWNodeAssigned | None = None
@@ -125,7 +127,7 @@ class Story:
     def _declare(self, name: str) -> None:
         """Lets the inventory have the machine no more, again, or under another name."""
         if name == "return":
-            self.site.declare(self.name, wipes=True)
+            self.site.declare(self.name, wipes=True, serial=self.serial)
             return
         self.site.tell(MachineUndeclared(zone=ZONE, machine=self.name))
         if name == "rename":

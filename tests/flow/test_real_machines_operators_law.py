@@ -24,7 +24,9 @@ from nodepool.contract.events import (
     MachineMaintenanceChanged,
     MachinePowerWished,
     MachineUndeclared,
+    MachineWiped,
     PowerRequested,
+    WipeEnded,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.real_machines import Power
@@ -37,6 +39,7 @@ OF_OPERATORS: Final = (
     "change",
     "undeclare",
     "declare",
+    "swap",
     "glance",
     "stale",
     "work",
@@ -58,6 +61,7 @@ class Operated(Story):
     """A story in which operators work on the machine. digest: of the declaration in force."""
 
     digest = "d"
+    serial = "SN1"
 
     def take(self, step: Step) -> None:
         name, number = step
@@ -68,9 +72,10 @@ class Operated(Story):
                 site.tell(MaintainMachine(**machine, maintenance=number < 3, reason="a new fan"))
             case "wish":
                 site.tell(SetMachinePower(**machine, power=WISHES[number % 3]))
-            case "change" | "declare":
-                self.digest = f"d{number}" if name == "change" else "d"
-                site.declare(server.name, wipes=True, digest=self.digest)
+            case "change" | "declare" | "swap":
+                self.digest = "d" if name == "declare" else f"{name} {number}"
+                serial = "SN2" if name == "swap" else self.serial
+                site.declare(server.name, wipes=True, digest=self.digest, serial=serial)
             case "undeclare":
                 site.tell(MachineUndeclared(**machine))
             case "read" | "lie":
@@ -127,6 +132,8 @@ class Reasons:
 
     stay: the assignment of the machine; 0 for none. wish: what an operator wants of its power.
     digest: of its declaration; empty for none. power: the state that it was seen in since then.
+    serial, added: its serial number as it is declared, and as it was when the machine was added.
+    is_wiped: whether a wipe has ended since it was last declared with another serial number.
     """
 
     stay: int = 0
@@ -134,6 +141,14 @@ class Reasons:
     is_maintained: bool = False
     digest: str = ""
     power: Power = Power.UNKNOWN
+    serial: str = ""
+    added: str = ""
+    is_wiped: bool = False
+
+    @property
+    def is_other(self) -> bool:
+        """Whether another machine is declared than the one that was added."""
+        return self.added not in ("", self.serial)
 
     def fold(self, message: Message) -> None:
         """Take in what follows in the log."""
@@ -142,7 +157,13 @@ class Reasons:
                 self.stay = assignment
             case CWNodeDeleted() | CWNodeRegistrationFailed():
                 self.stay = 0
-            case MachineDeclared(digest=digest):
+            case MachineAdded():
+                self.added = self.serial
+            case WipeEnded(passed=is_passed):
+                self.is_wiped = is_passed and not self.is_other
+            case MachineDeclared(digest=digest, serial=serial):
+                self.serial = serial
+                self.is_wiped = self.is_wiped and not self.is_other
                 self.power = self.power if digest == self.digest else Power.UNKNOWN
                 self.digest = digest
             case MachineUndeclared():
@@ -164,7 +185,7 @@ class Reasons:
         is_for_stay = bool(request.assignment) and request.assignment == self.stay
         is_for_work = is_for_stay or bool(request.wipe) or not is_on
         is_right = is_wished or (is_for_work and not self.is_maintained)
-        return is_right and (self.power is Power.OFF or not is_on)
+        return is_right and not self.is_other and (self.power is Power.OFF or not is_on)
 
 
 KINDS: Final[tuple[type[Message], ...]] = (
@@ -176,16 +197,21 @@ KINDS: Final[tuple[type[Message], ...]] = (
     ControllerReported,
     MachineMaintenanceChanged,
     MachinePowerWished,
+    MachineAdded,
+    WipeEnded,
+    MachineWiped,
     PowerRequested,
 )
 
 
-def find_unwanted(site: Site) -> list[PowerRequested]:
-    """The requests for which there is no reason."""
-    reasons, unwanted = Reasons(), list[PowerRequested]()
+def find_unwanted(site: Site) -> list[Message]:
+    """The requests for which there is no reason, and the wipes of another machine."""
+    reasons, unwanted = Reasons(), list[Message]()
     for envelope in site.world.envelopes(*KINDS):
         message = envelope.data
         if isinstance(message, PowerRequested) and not reasons.are_for(message):
+            unwanted.append(message)
+        if isinstance(message, MachineWiped) and not reasons.is_wiped:
             unwanted.append(message)
         reasons.fold(message)
     return unwanted
@@ -208,6 +234,8 @@ def find_unwanted(site: Site) -> list[PowerRequested]:
 )
 @example([("undeclare", 0), ("assign", 0), ("change", 1), ("read", 0), ("declare", 0)])
 @example([("work", 5), ("assign", 0), ("work", 5), ("stale", 1), ("work", 0)])
+@example([("work", 5), ("assign", 0), ("work", 5), ("delete", 0), ("swap", 0), ("work", 5)])
+@example([("send", 0), ("boot", 0), ("swap", 0), ("read", 0), ("wiped", 0), ("declare", 0)])
 def test_operators_get_no_request_twice_and_none_in_vain(steps: list[Step]) -> None:
     zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
     with patch("nodepool.contract.catalog.ZONES", zones):
