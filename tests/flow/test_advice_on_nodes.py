@@ -408,6 +408,29 @@ def test_a_silent_node_that_is_to_reboot_is_said_to_be_deleted_also_where_none_i
     assert "n1" not in world.nodes("train")
 
 
+def test_a_deletion_says_until_when_it_waits_for_a_node_that_does_not_answer(
+    world: WorldHarness,
+) -> None:
+    # given two Nodes, of which one does not answer
+    world.given_data_center(2)
+    world.apply("train", 2)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=1)
+
+    # when their NodePool is deleted
+    world.delete("train")
+    world.pass_time(minutes=1)
+    (deletion,) = explained(world, "train", is_now=True).causes
+    world.pass_time(minutes=29)
+    before = world.node_pool("train")
+    world.pass_time(minutes=1)
+
+    # then it is gone soon after that Node is given up
+    assert list(map(world.with_machine_numbers, deletion.helps)) == [dead_at("00:31:01")]
+    assert before is not None
+    assert world.node_pool("train") is None
+
+
 def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:
     # given a Node that is reserved for the control plane, and whose machine does not answer
     world.given_data_center(4, quota=4)

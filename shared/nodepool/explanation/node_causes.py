@@ -63,7 +63,10 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     # No Pod blocks a deletion: each Pod only gets its grace period.
     step = stopped_at(facts)
     silent = ACTS_NEXT[step] if step is not None else ()
+    unanswered = [node for node in facts.nodes if node.is_silent and node.answer_by is not None]
     wait = Remedy("wait until it is gone: no Pod blocks a deletion", Wait())
+    if unanswered:
+        wait = await_answer(unanswered)
     yield Cause(
         "Deletion",
         "it is being deleted",
