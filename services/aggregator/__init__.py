@@ -27,6 +27,7 @@ NodeChanged = (
     | on.NodeAnswered
     | on.NodeReportRequested
     | on.NodePreemptionRequested
+    | on.NodeRemovalCancelled
     | on.NodePreempted
     | on.PreemptionPending
 )

@@ -43,6 +43,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.NodeAnswered()
             | on.NodeReportRequested()
             | on.NodePreemptionRequested()
+            | on.NodeRemovalCancelled()
             | on.NodePreempted()
             | on.PreemptionPending()
         ):

@@ -26,6 +26,8 @@ Hears = (
     | on.MachineReturned
     | on.NodePreemptionRequested
     | on.PreemptionPending
+    | on.NodePreempted
+    | on.NodeRemovalCancelled
     | on.NodeReservationChanged
     | on.CapacityReclaimed
 )

@@ -15,6 +15,7 @@ Hears = (
     | on.CWNodeDeletionRequestSuccess
     | on.NodeActivityChanged
     | on.NodeKept
+    | on.NodeRemovalCancelled
     | on.CWDrainNode
     | on.NodePoolDeleting
     | on.CWNodePoolDeleted

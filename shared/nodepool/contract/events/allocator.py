@@ -56,7 +56,10 @@ class AllocationRecovered(Event, OfPool):
 
 
 class NodeRemovalCancelled(Event, OfNode):
-    """The NodePool wants to keep this Node after all; too late where it is gone already."""
+    """The NodePool wants to keep this Node after all; too late where it is gone already.
+
+    A `NodePreemptionRequested` for the Node is taken back, unless its preemption has begun.
+    """
 
     speaker: ClassVar[str] = "allocator"
 
@@ -206,8 +209,8 @@ class MachineReturned(Event, OfMachine):
 class NodePreemptionRequested(Event, OfNode):
     """A spot Node is to be taken back, as if `PreemptNode` had been sent.
 
-    This is not taken back: while the preemption service is down it waits, and is then followed even
-    where nothing needs the machine any more.
+    While the preemption service is down this waits. If nothing needs the machine any more,
+    `NodeRemovalCancelled` takes it back.
 
     cause: why.
     beneficiary: the NodePool that is short, where it is of the same organisation; its key, such as
