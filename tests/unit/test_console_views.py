@@ -123,6 +123,7 @@ LOST = {
 }
 CURES = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
 WAITING = {"Capacity": ("False", "NoneAvailable"), "AtTarget": ("False", "UnderTarget")}
+PREFER_IDLE = {"spec": {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}}
 GOING = {"deletionTimestamp": ago(minutes=1)}
 OVER = {"Quota": ("False", "Over"), "AtTarget": ("False", "UnderTarget")}
 
@@ -156,16 +157,18 @@ def test_a_nodepool_is_in_the_first_group_that_fits(shown: Pool, group: Group, w
     ("shown", "action", "group", "word"),
     [
         ({"reasons": WAITING}, "Wait", Group.WAITS, Word("wait", "Waits for capacity")),
-        ({"reasons": WAITING}, "AddMachines", Group.PERSON, Word("act", "Waits for capacity")),
+        ({"reasons": WAITING}, "AddMachines", Group.WAITS, Word("wait", "Waits for capacity")),
+        ({"reasons": WAITING}, "StartService", Group.PERSON, Word("act", "Waits for capacity")),
         ({"current": 3}, "Wait", Group.MOVES, Word("go", "1 over target")),
-        ({"current": 3}, "EndWork", Group.PERSON, Word("act", "1 over target")),
+        ({"current": 3}, "EndWork", Group.MOVES, Word("go", "1 over target")),
+        ({"current": 3, **PREFER_IDLE}, "EndWork", Group.PERSON, Word("act", "1 over target")),
         ({"metadata": GOING}, "Wait", Group.MOVES, Word("out", "Deleting")),
         ({"metadata": GOING}, "StartService", Group.PERSON, Word("out", "Deleting")),
         ({"reasons": OVER}, "Wait", Group.PERSON, Word("act", "Over quota")),
         ({}, "EndWork", Group.WELL, Word("ok", "At target")),
     ],
 )
-def test_a_nodepool_needs_a_person_if_its_first_advice_is_more_than_to_wait(
+def test_a_nodepool_needs_a_person_if_a_service_is_away_or_pods_block_without_a_deadline(
     shown: Mapping[str, Any], action: str, group: Group, word: Word
 ) -> None:
     cause = {"title": "a cause", "helps": ["what helps"], "actions": [{"kind": action}]}

@@ -29,8 +29,8 @@ class Group(StrEnum):
 
 TITLES: Final = {
     Group.PERSON: ("Needs a person", "nothing changes until a person acts"),
-    Group.WAITS: ("Waiting", "passes by itself"),
-    Group.MOVES: ("In progress", "completes by itself"),
+    Group.WAITS: ("Waiting", "gets Nodes as machines become free"),
+    Group.MOVES: ("In progress", "changes by itself, or as work ends"),
     Group.WELL: ("At target", "has the Nodes that it wants"),
 }
 """The title of each group, and what it means."""
@@ -137,13 +137,13 @@ def passes(pool: Pool) -> bool:
     if pool.explanation is None:
         first = next(health_remedies(pool.facts), None) if find_unhealthy(pool.facts) else None
         return first is not None and isinstance(first.action, Wait)
-    return _is_waited_for(find_health(pool)) is True
+    return _find_advice(find_health(pool)) == "Wait"
 
 
-def _is_waited_for(cause: object) -> bool | None:
-    """Return whether the first advice about a cause is to wait; None if there is no advice."""
+def _find_advice(cause: object) -> str:
+    """Return the kind of the first advice about a cause; empty if there is no advice."""
     actions = items(cause, "actions")
-    return text(actions[0], "kind") == "Wait" if actions else None
+    return text(actions[0], "kind") if actions else ""
 
 
 def _next(pool: Pool) -> Next | None:
@@ -159,12 +159,13 @@ def _next(pool: Pool) -> Next | None:
 def _judge(pool: Pool) -> tuple[Group, Word]:
     """Return who must act about what keeps a NodePool from its target, and the state as a word.
 
-    What looks like progress needs a person if `explain` advises something else than to wait first.
-    A NodePool that is stalled needs a person whatever is advised.
+    What looks like progress needs a person if `explain` says first that a service does not run, or
+    that Pods have to end which block without a deadline. With IdleOnly, Nodes leave as work ends.
     """
     group, word = _state(pool)
-    cause = next(iter(items(pool.explanation, "causes")), None)
-    if group in (Group.WAITS, Group.MOVES) and _is_waited_for(cause) is False:
+    kind = _find_advice(next(iter(items(pool.explanation, "causes")), None))
+    is_blocked = kind == "EndWork" and not pool.facts.idle_only
+    if group in (Group.WAITS, Group.MOVES) and (kind == "StartService" or is_blocked):
         return Group.PERSON, word if word.look == "out" else Word("act", word.text)
     return group, word
 
