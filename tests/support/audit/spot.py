@@ -113,10 +113,10 @@ def _taken_back(facts: Facts, message: NodeRemovalCancelled, origin: Origin) -> 
     begun = stay.warned or stay.preempted
     if message.assignment not in facts.giving_way:
         return
-    if begun is None:
-        del facts.giving_way[message.assignment]
-    elif begun[0] <= origin.cause:
+    if begun is not None and begun[0] <= origin.cause:
         raise Violation(f"{stay.machine} is preempted, and is to be kept")
+    # The allocator may ask again before it reads that the preemption has begun meanwhile.
+    del facts.giving_way[message.assignment]
 
 
 def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> None:
