@@ -65,7 +65,7 @@ def _find_power_fault(machine: Machine) -> str:
         return "the machine is in service: reboot its Node, or take it into maintenance first"
     if machine.seen is not None and machine.seen.stranger:
         return f"{machine.seen.stranger}: correct the inventory first"
-    return machine.change
+    return machine.rival or machine.change
 
 
 def _maintain(machine: Machine, command: MaintainMachine) -> Iterator[Followed]:

@@ -17,7 +17,7 @@ Run = tuple[int, int, int, int]
 """Why a machine is on: assignment and boot, or an operator's wish, or a wipe; the rest is 0."""
 Wish = Literal["", "on", "off", "reset"]
 """The power state that an operator wants of a machine out of service; empty for none."""
-_IN_SERVICE: Final = frozenset({MachineState.PRODUCTION, MachineState.ZAP})
+IN_SERVICE: Final = frozenset({MachineState.PRODUCTION, MachineState.ZAP})
 READY: Final = "Ready"
 """The condition that shows whether a Node is silent."""
 
@@ -148,10 +148,12 @@ class Machine:
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
     added_serial: the serial number with which it was added; empty if that is not known.
+    rival: why it must not serve, because it had another name; empty if it may.
     state: its place in the data centre.
     is_set_aside: whether it was taken out of service while it was free; a check ends that.
     wipes: whether it is wiped after each stay.
-    is_unwiped: whether it was new, or a stay has begun, since it was wiped.
+    is_unwiped: whether it was new, or a stay has begun, since it was wiped. Before it is added:
+        whether it was not wiped under another name.
     wipe: the number of its last wipe.
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if none is under way.
@@ -179,6 +181,7 @@ class Machine:
     declared: Declared | None = None
     added_type: str = ""
     added_serial: str = ""
+    rival: str = ""
     state: MachineState = MachineState.PRODUCTION
     is_set_aside: bool = False
     wipes: bool = False
@@ -210,7 +213,7 @@ class Machine:
     @property
     def is_in_service(self) -> bool:
         """Whether it is free, in a NodePool, or wiped in between, and nobody works on it."""
-        is_in_place = bool(self.added_type) and self.state in _IN_SERVICE
+        is_in_place = bool(self.added_type) and self.state in IN_SERVICE
         return is_in_place and not self.is_maintained
 
     @property
@@ -228,7 +231,8 @@ class Machine:
     @property
     def is_other(self) -> bool:
         """Whether another machine than the one that was added is declared, or was last seen."""
-        return bool(self.change) or (self.seen is not None and bool(self.seen.stranger))
+        is_declared_so = bool(self.change or self.rival)
+        return is_declared_so or (self.seen is not None and bool(self.seen.stranger))
 
     @property
     def change(self) -> str:
@@ -240,13 +244,13 @@ class Machine:
         if declared is None or not self.added_type:
             return ""
         after, type_ = declared.serial, declared.instance_type
-        if type_ != self.added_type:
-            change = f"as {type_}, and it was added as {self.added_type}"
-        elif before and before.casefold() != after.casefold():
-            change = f"with the serial number {after}, and it was added with {before}"
+        if before and before.casefold() != after.casefold():
+            change = f"with the serial number {after}, and it was added with {before}: give it"
+        elif type_ != self.added_type:
+            change = f"as {type_}, and it was added as {self.added_type}: drain it, then give it"
         else:
             return ""
-        return f"the inventory declares it {change}: give it another name"
+        return f"the inventory declares it {change} another name"
 
     @property
     def settled(self) -> int:

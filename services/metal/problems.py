@@ -49,6 +49,7 @@ def _table(machine: Machine, now: datetime) -> Iterator[Problem]:
         return
     yield Problem("ControllerSilent", machine.silence, _SERVICE)
     yield Problem("OtherMachine", seen.stranger if seen is not None else "", _ANY)
+    yield Problem("OtherMachine", machine.rival, _ANY)
     yield Problem("OtherType", machine.change, _ANY)
     yield Problem("OtherType", _late_wipes(machine, declared), _FIRST)
     yield Problem("Unfit", "; ".join(seen.unfit) if seen is not None else "", _FIRST)
@@ -101,5 +102,5 @@ def _late_wipes(machine: Machine, declared: Declared) -> str:
         return ""
     return (
         "the inventory says that it is wiped after each stay, and it was added as one that is not:"
-        " give it another name, and it is wiped before its first stay"
+        " drain it, then give it another name, and it is wiped before its first stay"
     )

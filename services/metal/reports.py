@@ -52,7 +52,7 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
     declared = machine.declared
     if not machine.added_type:
         if declared is not None and _has_place(declared, zone) and is_fit(machine, now):
-            yield _build_added(key, declared)
+            yield _build_added(key, machine, declared)
         return
     if machine.wipe_due is not None:
         yield from _report_wipe(key, machine, machine.wipe_due, now)
@@ -74,8 +74,8 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
         yield request_check(key, machine, "return")
 
 
-def _build_added(key: MachineKey, declared: Declared) -> on.MachineAdded:
-    """Return that a machine is added: unwiped if it needs wipes.
+def _build_added(key: MachineKey, machine: Machine, declared: Declared) -> on.MachineAdded:
+    """Return that a machine is added: unwiped if it needs wipes, or needed them as it was before.
 
     Whatever was on it before, under any name, is wiped before its first stay.
     """
@@ -86,7 +86,7 @@ def _build_added(key: MachineKey, declared: Declared) -> on.MachineAdded:
         instance_type=declared.instance_type,
         labels=declared.labels,
         wipes=declared.wipes,
-        unwiped=declared.wipes,
+        unwiped=declared.wipes or machine.is_unwiped,
     )
 
 

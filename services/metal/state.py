@@ -10,6 +10,14 @@ from immutables import Map
 
 from metal import Hears, Says
 from metal.machine import Declared, Machine, Stay
+from metal.names import (
+    Names,
+    Serials,
+    compare_names,
+    note_declaration,
+    note_service,
+    serial_of,
+)
 from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
 from metal.power import find_stuck, forgets_at, restart_tries, retries_at
 from metal.stays import OfStay, begin_stay, fold_stay, hand_over
@@ -43,10 +51,12 @@ class State(WithWork[MachineKey]):
     """The machines; the work queue holds each machine when something of it is due.
 
     agents: the clusters that an agent connects to Kubernetes.
+    serials: the names of the machine with each serial number, in lower case.
     """
 
     agents: Map[ClusterKey, bool] = Map()
     machines: Map[MachineKey, Machine] = Map()
+    serials: Serials = Map()
 
     def has_agent(self, stay: Stay) -> bool:
         """Return whether an agent reports the Node of a stay."""
@@ -162,6 +172,34 @@ def _fold_registration(state: State, event: on.ClusterRegistered, now: datetime)
 
 
 def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> State:
+    """Return the state with a machine, and with what follows for its name in the inventory."""
+    before = state.machines.get(key, Machine())
+    state = _put(state, key, machine, now)
+    state = _note(state, note_declaration(state.serials, key, before, machine))
+    state = _compare(state, key, now)
+    state = _note(state, note_service(state.serials, key, state.machines[key]))
+    names = state.serials.get(machine.added_serial.casefold())
+    if names is None or names.declared in ("", key):
+        return state
+    return _compare(state, names.declared, now)
+
+
+def _note(state: State, serials: Serials) -> State:
+    return state if serials is state.serials else replace(state, serials=serials)
+
+
+def _compare(state: State, key: MachineKey, now: datetime) -> State:
+    """Return the state in which a machine knows what holds it under the name it had before."""
+    machine = state.machines[key]
+    last = state.serials.get(serial_of(machine), Names()).last or key
+    after = compare_names(key, machine, last, state.machines[last])
+    if after is machine:
+        return state
+    state = _put(state, key, after, now)
+    return replace(state, work=state.work.put(key))
+
+
+def _put(state: State, key: MachineKey, machine: Machine, now: datetime) -> State:
     """Return the state with a machine and with its next moment."""
     due = _find_due(machine, now)
     work = state.work.drop(key) if due is None else state.work.clear_failures(key).put_at(key, due)

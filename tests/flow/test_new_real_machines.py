@@ -133,6 +133,155 @@ def test_a_machine_that_is_added_again_under_another_name_is_wiped_before_its_fi
     assert is_free(site, NEXT_NAME)
 
 
+def rename(site: Site, server: Server, name: str, *, wipes: bool = True) -> Server:
+    """The server under another name, which the inventory has for it from now on."""
+    site.tell(MachineUndeclared(zone=ZONE, machine=server.name))
+    del site.servers[server.name]
+    again = site.declare(name, server.power, wipes=wipes, serial="SN1")
+    again.runs = server.runs
+    site.see(again)
+    return again
+
+
+def a_node() -> tuple[Site, Server]:
+    """A machine with the serial number SN1 and a Node."""
+    site = Site()
+    server = site.declare(NAME, wipes=True, serial="SN1")
+    site.settle(5)
+    site.tell(assigned())
+    site.settle(3)
+    assert boots_of(server) == ["wipe", "cluster"]
+    return site, server
+
+
+def test_a_machine_that_is_renamed_under_its_node_is_not_touched_before_that_is_gone() -> None:
+    # given a machine with a Node
+    site, server = a_node()
+
+    # when the inventory has another name for it
+    again = rename(site, server, NEXT_NAME)
+    site.settle(5)
+
+    # then it goes on as it is, and says what to do
+    assert again.sent == []
+    assert [each.machine for each in site.said(MachineAdded)] == [NAME]
+    condition = site.said(MachineConditionChanged)[-1]
+    assert (condition.machine, condition.type) == (NEXT_NAME, "OtherMachine")
+    assert condition.message == (
+        f"{machine_key(ZONE, NAME)} with this serial number has a Node: drain it first"
+    )
+
+    # when its Node is gone
+    site.tell(deleted(assigned()))
+    site.settle(5)
+
+    # then it is added under its new name, wiped, and free
+    assert boots_of(again) == ["wipe"]
+    assert is_free(site, NEXT_NAME)
+    assert site.world.replay_differs() == []
+
+
+def test_the_power_of_a_machine_that_is_renamed_under_its_node_is_not_for_operators() -> None:
+    site, server = a_node()
+    again = rename(site, server, NEXT_NAME)
+
+    site.tell(SetMachinePower(zone=ZONE, machine=NEXT_NAME, power="off"))
+    site.settle(2)
+
+    (refused,) = site.said(CommandRefused)
+    assert "has a Node: drain it first" in refused.message
+    assert again.sent == []
+
+
+def test_a_machine_that_gets_its_name_back_keeps_its_node() -> None:
+    # given a machine that is renamed by mistake while it has a Node
+    site, server = a_node()
+    again = rename(site, server, NEXT_NAME)
+
+    # when it gets its name back
+    rename(site, again, NAME)
+    site.settle(3)
+
+    # then its Node goes on
+    assert site.servers[NAME].sent == []
+    assert site.machine(server).stay is not None
+    assert not site.machine(server).conditions
+
+
+def test_a_machine_waits_until_the_inventory_has_it_under_one_name_only() -> None:
+    # given a free machine that the inventory has under two names for a moment
+    site = Site()
+    server = site.declare(NAME, wipes=True, serial="SN1")
+    site.settle(5)
+    again = site.declare(NEXT_NAME, wipes=True, serial="SN1")
+    site.see(again)
+    site.see(server)
+    assert dict(site.machine(again).conditions) == {
+        "OtherMachine": f"{machine_key(ZONE, NAME)} has this serial number too"
+    }
+
+    # when it has the machine no more under the first one
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+    site.run()
+
+    # then it is added under the other one
+    assert [each.machine for each in site.said(MachineAdded)] == [NAME, NEXT_NAME]
+    assert not site.machine(again).conditions
+
+
+@pytest.mark.parametrize("wipes", [True, False])
+def test_a_machine_that_was_not_wiped_is_wiped_under_its_next_name_in_any_rack(wipes: bool) -> None:
+    # given a machine whose Node is gone, and which is not wiped yet
+    site, server = a_node()
+    site.tell(deleted(assigned()))
+    site.run()
+    site.unsent().clear()
+
+    # when it gets another name, in a rack with or without wipes
+    again = rename(site, server, NEXT_NAME, wipes=wipes)
+
+    # then no NodePool gets it before a wipe is confirmed
+    assert not is_free(site, NEXT_NAME)
+    site.settle(6)
+    assert boots_of(again) == ["wipe"]
+    assert is_free(site, NEXT_NAME)
+
+
+def test_a_machine_does_not_get_an_earlier_name_back_before_it_is_wiped() -> None:
+    # given a machine that was wiped, got another name, and a Node under that name
+    site, server = a_node()
+    site.tell(deleted(assigned()))
+    site.settle(6)
+    again = rename(site, server, NEXT_NAME)
+    site.settle(6)
+    site.tell(assigned(NEXT_NAME))
+    site.settle(3)
+
+    # when it gets its first name back, and its Node is gone
+    first = rename(site, again, NAME)
+    site.settle(2)
+    site.tell(deleted(assigned(NEXT_NAME)))
+    site.settle(6)
+
+    # then it is free under neither name, and says what to do
+    assert not is_free(site)
+    assert not is_free(site, NEXT_NAME)
+    assert first.sent == []
+    assert site.machine(first).conditions["OtherMachine"] == (
+        f"{machine_key(ZONE, NEXT_NAME)} with this serial number was not wiped:"
+        " give it that name or a new one"
+    )
+
+    # and once it is wiped under its last name, it may have the first one
+    again = rename(site, first, NEXT_NAME)
+    site.tell(VerifyMachine(zone=ZONE, machine=NEXT_NAME))
+    site.settle(6)
+    assert is_free(site, NEXT_NAME)
+    rename(site, again, NAME)
+    site.settle(3)
+    assert is_free(site)
+
+
 def test_a_machine_that_comes_back_under_its_own_name_is_not_wiped_again() -> None:
     # given a machine that was wiped after its last stay, and has left the inventory
     site, server = a_new_machine()

@@ -75,14 +75,16 @@ class Story:
     """A site with one machine and two processes, to which anything may happen.
 
     The machine has had each of the `names` in the inventory, now the last one. Whatever its name
-    was, and whatever stays it had under it, it is new when it gets another name.
+    was, and whatever stays it had under it, it is new when it gets another name. A stay may go on
+    under an earlier name; it is in `left` until it ends.
     """
 
-    serial = ""
+    serial = "SN1"
 
     def __init__(self) -> None:
         self.site = Site(replicas=2)
         self.names: list[str] = []
+        self.left: list[CWNodeAssigned] = []
         self.begin(Power.OFF)
 
     def begin(self, power: Power) -> None:
@@ -131,6 +133,7 @@ class Story:
             return
         self.site.tell(MachineUndeclared(zone=ZONE, machine=self.name))
         if name == "rename":
+            self.left += [self.stay] if self.stay is not None else []
             self.begin(self.server.power)
 
     def _change_server(self, name: str, number: int) -> None:
@@ -169,7 +172,8 @@ class Story:
     def _say(self, name: str, number: int) -> None:
         """Lets the services say something of the Node; now and then it is assigned too early."""
         site, stay = self.site, self.stay
-        if name == "assign" and (self.is_free() or (stay is None and not number)):
+        is_early = stay is None and not number and self.is_added()
+        if name == "assign" and (self.is_free() or is_early):
             self.stays, self.boots = self.stays + 1, 0
             self.stay = assigned(self.name, self.stays)
             site.tell(self.stay)
@@ -184,6 +188,13 @@ class Story:
         elif name in ("delete", "break") and stay is not None:
             site.tell(not_registered(stay) if name == "break" else deleted(stay))
             self.stay = None
+        elif name in ("delete", "break") and self.left:
+            left = self.left.pop(0)
+            site.tell(not_registered(left) if name == "break" else deleted(left))
+
+    def is_added(self) -> bool:
+        """Whether services know the machine under its name."""
+        return self.name in [each.machine for each in self.site.said(MachineAdded)]
 
     def has_booted(self) -> bool:
         """Whether the last requested boot of the stay was reported."""
@@ -280,6 +291,24 @@ def find_unwiped(site: Site) -> list[Message]:
     return unwiped
 
 
+def find_intrusions(site: Site) -> list[Message]:
+    """The events that add or power a machine which has a Node under another name."""
+    added, stays, intrusions = set[MachineKey](), set[MachineKey](), list[Message]()
+    for message in site.world.messages(MachineAdded, PowerRequested, CWNodeAssigned, *DEPARTURES):
+        assert isinstance(message, OfMachine | OfNode)
+        key = message.machine_key
+        match message:
+            case CWNodeAssigned():
+                stays |= added & {key}
+            case CWNodeDeleted() | CWNodeRegistrationFailed():
+                stays -= {key}
+            case _:
+                added |= {key} if isinstance(message, MachineAdded) else set()
+                if stays - {key}:
+                    intrusions.append(message)
+    return intrusions
+
+
 def hold(inventory: Inventory, key: MachineKey, assignment: int) -> Inventory:
     """The inventory in which a NodePool has a machine, perhaps too early."""
     machine = inventory.machines[key]
@@ -308,6 +337,7 @@ def _kinds() -> tuple[type[Message], ...]:
 @given(STEPS)
 @example([("assign", 0), ("delete", 0), ("assign", 0), ("break", 0), ("repair", 0), ("read", 0)])
 @example([("send", 0), ("boot", 0), ("wiped", 0), ("assign", 0), ("leave", 0), ("rename", 0)])
+@example([("assign", 0), ("rename", 0), ("send", 0), ("read", 0), ("delete", 0), ("assign", 0)])
 def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_desired(
     steps: list[Step],
 ) -> None:
@@ -323,6 +353,7 @@ def check_story(story: Story) -> None:
     """Lets everything go well from now on, and checks the whole story."""
     site, server = story.site, story.server
     story.take(("return", 0))
+    site.tell(*map(deleted, story.left))
     site.settle(100)
 
     numbers = [each.number for each in server.sent]
@@ -330,6 +361,7 @@ def check_story(story: Story) -> None:
     assert [find_unwanted(site, name) for name in story.names] == [[] for _ in story.names]
     assert find_broken_rules(site) == []
     assert find_unwiped(site) == []
+    assert find_intrusions(site) == []
     added = [each.machine for each in site.said(MachineAdded)]
     assert len(added) == len(set(added))
     assert story.name in added

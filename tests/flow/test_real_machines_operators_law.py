@@ -61,7 +61,6 @@ class Operated(Story):
     """A story in which operators work on the machine. digest: of the declaration in force."""
 
     digest = "d"
-    serial = "SN1"
 
     def take(self, step: Step) -> None:
         name, number = step

@@ -38,7 +38,8 @@ MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unf
 """A problem of a machine, whether or not it is a Node.
 
 ControllerSilent: its controller does not answer.
-OtherMachine: the machine at the address does not show the declared serial number.
+OtherMachine: the machine at the address does not show the declared serial number, or has another
+    name.
 OtherType: it was added with another type or serial number, or without the wipes that are declared.
 Unfit: a part has failed, or differs from the inventory.
 PowerStuck: requests have not brought it into the desired power state.
