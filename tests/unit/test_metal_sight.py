@@ -233,3 +233,35 @@ def test_a_controller_that_shows_another_serial_number_each_time_takes_no_more_m
     assert others.find(key)
     assert {*others.note(other, replace(ON, serial="SN2"))} == {key}
     assert not others.find(key)
+
+
+def test_a_twin_of_an_earlier_process_counts_until_it_was_read_again_or_is_not_declared() -> None:
+    # given a machine that the log has as kept out, because another one shows its serial number
+    key, other = machine_key(ZONE, "m1"), machine_key(ZONE, "m2")
+    before = Twins()
+    before.note(key, ON)
+    before.note(other, ON)
+    recalled = before.find(key)
+
+    # when a new process has read this machine only
+    twins = Twins()
+    twins.note(key, ON)
+
+    # then the other machine is its twin until it shows another serial number, or has left
+    assert twins.find(key, recalled, {key, other}) == recalled
+    assert not twins.find(key, recalled, {key})
+    assert not twins.find(key, "the serial number is SN2, and SN1 is expected", {key, other})
+    twins.note(other, replace(ON, serial="SN2"))
+    assert not twins.find(key, recalled, {key, other})
+
+
+def test_a_twin_of_an_earlier_serial_number_does_not_count() -> None:
+    key, other = machine_key(ZONE, "m1"), machine_key(ZONE, "m2")
+    before, twins = Twins(), Twins()
+    before.note(key, ON)
+    before.note(other, ON)
+    recalled = before.find(key)
+
+    twins.note(key, replace(ON, serial="SN2"))
+
+    assert not twins.find(key, recalled, {key, other})

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, KeysView
 from dataclasses import dataclass
 
 from metal.declaring import build_declaration
@@ -41,7 +41,7 @@ class ManagedMachines:
         managed = self._machines.get(key)
         return self._behind[managed.known.place.address] if managed is not None else {key}
 
-    def keys(self) -> Iterable[MachineKey]:
+    def keys(self) -> KeysView[MachineKey]:
         """Return the keys of all machines."""
         return self._machines.keys()
 

@@ -252,13 +252,15 @@ class Poller:
     ) -> ControllerReported | None:
         """Return the report of the last reading; None if the log has it."""
         assert polled.sight is not None, "a reading has come"
+        seen = self._replica.machine(key).seen
+        recalled = seen.stranger if seen is not None else ""
         report = build_report(
             managed.known,
             polled.sight,
             digest=managed.declaration.digest,
             settled=settled,
             check=polled.check,
-            twin=term.twins.find(key),
+            twin=term.twins.find(key, recalled, self._machines.keys()),
             is_unreadable=polled.is_unreadable,
         )
         report = without_secrets(report, managed.controller.hide)

@@ -1,9 +1,9 @@
 """Machines that show the same serial number."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
-from metal.inventory.comparing import find_same_serials
+from metal.inventory.comparing import find_same_serials, name_twin
 from metal.reading import Reading
 from nodepool.contract.keys import MachineKey
 
@@ -45,7 +45,20 @@ class Twins:
             self._owners.pop(serial, None)
         return {*owners}
 
-    def find(self, key: MachineKey) -> str:
-        """Return which other machine shows the same serial number, as a sentence; empty if none."""
-        owners = self._owners.get(self._readings[key].serial.casefold(), set())
-        return find_same_serials({each: self._readings[each] for each in owners}).get(key, "")
+    def find(
+        self, key: MachineKey, recalled: str = "", declared: Container[MachineKey] = ()
+    ) -> str:
+        """Return which other machine shows the same serial number, as a sentence; empty if none.
+
+        recalled: what the log says of the machine. A twin that an earlier process has found counts
+            until that twin was read again, because its controller may be slow.
+        declared: the machines of the inventory; a twin that is not there any more does not count.
+        """
+        serial = self._readings[key].serial
+        owners = self._owners.get(serial.casefold(), set())
+        found = find_same_serials({each: self._readings[each] for each in owners}).get(key, "")
+        if found or not recalled:
+            return found
+        twin = name_twin(recalled, serial)
+        is_unread = twin in declared and twin not in self._readings
+        return recalled if is_unread else ""

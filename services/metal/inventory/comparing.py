@@ -49,6 +49,19 @@ def _gpus(expected: Expected, reading: Reading) -> Iterator[str]:
         yield f"the GPU {gpu.name} is {model}, and {wanted.model} is expected"
 
 
+def describe_twin(serial: str, other: str) -> str:
+    """Return the sentence that another machine has the same serial number; `name_twin` reads it."""
+    return f"{serial} is the serial number of {other} too"
+
+
+def name_twin(sentence: str, serial: str) -> MachineKey:
+    """Return which machine a sentence of `describe_twin` names; empty if it is another sentence."""
+    before, after = describe_twin(serial, "\0").split("\0")
+    if not (sentence.startswith(before) and sentence.endswith(after)):
+        return MachineKey("")
+    return MachineKey(sentence[len(before) : -len(after)])
+
+
 def find_same_serials(readings: Mapping[MachineKey, Reading]) -> Mapping[MachineKey, str]:
     """Return a sentence for each machine whose serial number another machine has too."""
     owners: defaultdict[str, list[MachineKey]] = defaultdict(list)
@@ -56,7 +69,7 @@ def find_same_serials(readings: Mapping[MachineKey, Reading]) -> Mapping[Machine
         if reading.serial:
             owners[reading.serial.casefold()].append(key)
     return {
-        key: f"{readings[key].serial} is the serial number of {other} too"
+        key: describe_twin(readings[key].serial, other)
         for keys in owners.values()
         for key in keys
         for other in [min((each for each in keys if each != key), default="")]
