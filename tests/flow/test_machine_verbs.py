@@ -130,6 +130,8 @@ def test_a_machine_that_is_not_declared_is_refused_with_what_to_do(machine: Mach
         (("power", "off", "US-EAST-02A/g1"), "belong to the provider fleet: name a zone of metal"),
         (("verify", "LAB-1A/m"), "LAB-1A is not a known zone; did you mean LAB-01A?"),
         (("verify", NAME), "must be ZONE/MACHINE"),
+        (("verify", f"{PLACE}/x"), f"ZONE/MACHINE: '{PLACE}/x' must be ZONE/MACHINE"),
+        (("verify", f"{LAB}/.."), "ZONE/MACHINE: name '..' must be"),
         (("power", "down", PLACE), "'down' is not one of"),
         (("maintain", "out", PLACE, "--reason", "x"), "--reason: has no meaning with out"),
         (("maintain", "in", PLACE, "--reason", "x" * 1_025), "--reason: has 1025 characters"),

@@ -1,9 +1,8 @@
 """Emulated machines with a controller each, and a control plane that has them.
 
-`python -m redfish.run` runs until SIGINT or SIGTERM; with `--once` it ends after what it shows, and
-with `--short` it does so without a preemption. If the test bed is built, a Kubernetes runs beside
-the control plane, whose kubelets come once machines have booted. All ports are free ones and the
-data is in a new folder, so that more than one can run at a time.
+`python -m redfish.run` runs until SIGINT or SIGTERM; `--help` lists its options. If the test bed is
+built, a Kubernetes runs beside the control plane, whose kubelets come once machines have booted.
+All ports are free ones and the data is in a new folder, so that more than one can run at a time.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
+from argparse import ArgumentParser, Namespace
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -223,16 +222,16 @@ In another terminal:
 Ctrl-C stops everything and keeps nothing."""
 
 
-async def _work(stack: AsyncExitStack, options: Collection[str]) -> None:
+async def _work(stack: AsyncExitStack, options: Namespace) -> None:
     """Start everything, show what it does, and leave it to the user."""
     shown, site, lab = await start(stack)
-    await show(shown, site, lab, preempts="--short" not in options)
-    if not {"--once", "--short"} & set(options):
+    await show(shown, site, lab, preempts=not options.short)
+    if not (options.once or options.short):
         report(explain(site.server.url, lab))
         await asyncio.Event().wait()
 
 
-async def _run(options: Collection[str]) -> int:
+async def _run(options: Namespace) -> int:
     """Return the exit code once everything is shown, or a signal comes."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -249,7 +248,10 @@ async def _run(options: Collection[str]) -> int:
 
 def main() -> int:
     """Run, and return the exit code."""
-    return asyncio.run(_run(sys.argv[1:]))
+    parser = ArgumentParser(prog="python -m redfish.run", description=__doc__.partition("\n")[0])
+    parser.add_argument("--once", action="store_true", help="end after what it shows")
+    parser.add_argument("--short", action="store_true", help="end so, and show no preemption")
+    return asyncio.run(_run(parser.parse_args()))
 
 
 if __name__ == "__main__":

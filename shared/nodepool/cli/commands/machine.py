@@ -28,10 +28,11 @@ def _real_machine_of(context: click.Context, option: click.Parameter, value: str
     Without a service for real machines, nobody would refuse the command: no outcome would come.
     """
     from nodepool.contract.catalog import provider_fault, zone_fault
+    from nodepool.contract.grammar import dns1123_label
     from nodepool.contract.real_machines import PROVIDER
 
     zone, machine = machine_of(context, option, value)
-    if fault := zone_fault(zone) or provider_fault(zone, PROVIDER):
+    if fault := zone_fault(zone) or provider_fault(zone, PROVIDER) or dns1123_label(machine):
         raise click.UsageError(f"{option.make_metavar(context)}: {fault}")
     return zone, machine
 

@@ -20,7 +20,7 @@ GPUS = click.IntRange(0, 1_024)
 def machine_of(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
     """Return the zone and the name of a machine that is written `ZONE/MACHINE`."""
     zone, slash, machine = value.partition("/")
-    if not (zone and slash and machine):
+    if not (zone and slash and machine) or "/" in machine:
         raise click.UsageError(f"{option.make_metavar(context)}: {value!r} must be ZONE/MACHINE")
     return zone, machine
 
