@@ -236,6 +236,19 @@ async def test_the_newest_entries_above_a_position_are_read_without_credentials(
         assert [each.message for each in later.log or ()] == [shown]
 
 
+@pytest.mark.parametrize("before", [241, 243, 250, 255])
+async def test_no_piece_of_a_password_is_left_where_a_text_is_cut(
+    machines: Emulator, controllers: Controllers, before: int
+) -> None:
+    async with fronted(machines.machine()) as front:
+        add_log(front, entry(1, "x" * before + PASSWORD, 1))
+
+        reading = await controllers.open(front.place()).read(frozenset({Part.LOG}))
+
+        assert isinstance(reading, Reading)
+        assert [each.message for each in reading.log or ()] == [("x" * before + "***")[:256]]
+
+
 async def test_a_part_that_cannot_be_read_leaves_the_rest_readable(
     machines: Emulator, controllers: Controllers
 ) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from metal.documents import Document, at, boot_override, link, part, text
 from metal.host.redfish.calls import Calls
 from metal.host.redfish.collecting import Collector, Paths
-from metal.host.redfish.credentials import Secrets
+from metal.host.redfish.credentials import SHORT_MAX, Secrets
 from metal.host.redfish.fault import Fault
 from metal.host.redfish.login import Login
 from metal.host.redfish.shared import Shared
@@ -218,7 +218,7 @@ def _check_offer(value: str, offered: object) -> None:
     if not isinstance(offered, Sequence) or isinstance(offered, str) or not offered:
         return
     if value not in offered:
-        listed = ", ".join(text({"": each}, "")[:32] for each in offered[:16])
+        listed = ", ".join(text({"": each}, "")[:SHORT_MAX] for each in offered[:16])
         told = f"the controller does not offer {value}; it offers {listed}"
         raise Fault(Trouble.REFUSED, told, may_have_acted=False)
 

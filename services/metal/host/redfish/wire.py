@@ -119,7 +119,8 @@ class Wire:
         """Return the content of an answer as JSON; None if nobody needs it and it is none."""
         is_needed = needs_document and response.status == HTTPStatus.OK
         try:
-            return _parse(await self._content(response), what, is_needed=is_needed)
+            content = await self._content(response)
+            return self._parse(content, what, is_needed=is_needed)
         except (Fault, aiohttp.ClientError, OSError):
             if is_needed:
                 raise
@@ -140,6 +141,16 @@ class Wire:
                 raise Fault(Trouble.NONSENSE, text, is_too_long=True)
         return bytes(content)
 
+    def _parse(self, content: bytes, what: str, *, is_needed: bool) -> object:
+        """Return content as JSON without secrets; raise Fault if it is none and is needed."""
+        try:
+            document: object = self._secrets.clean(json.loads(content), content)
+        except (ValueError, RecursionError):
+            document = None
+        if is_needed and not isinstance(document, dict):
+            raise Fault(Trouble.NONSENSE, f"the answer to {what} is no JSON object")
+        return document
+
     def explain(self, answer: Answer, what: str) -> Fault:
         """Return why an answer is no success, in the words of the controller."""
         told = self._secrets.hide(error_message(answer.document))
@@ -151,16 +162,6 @@ class Wire:
         if answer.status == HTTPStatus.NOT_IMPLEMENTED or answer.status < HTTPStatus(500):
             return Fault(Trouble.REFUSED, text, may_have_acted=False)
         return Fault(Trouble.SERVER_ERROR, text)
-
-
-def _parse(content: bytes, what: str, *, is_needed: bool) -> object:
-    try:
-        document: object = json.loads(content)
-    except (ValueError, RecursionError):
-        document = None
-    if is_needed and not isinstance(document, dict):
-        raise Fault(Trouble.NONSENSE, f"the answer to {what} is no JSON object")
-    return document
 
 
 def fault_of(error: Exception, what: str) -> Fault:
