@@ -125,7 +125,7 @@ class Reading:
 
     health: the worst health of all parts.
     progress: how far the boot is, such as `OSRunning`; empty if the controller does not tell it.
-    serial, model: of the machine; empty if the controller does not tell them.
+    serial, model, bios_version: of the machine; empty if the controller does not tell them.
     memory_gib, memory_health: of all memory; None if the size is not told.
     boot: the boot override as found; None if the controller has none.
     processors, macs, trips, log: the parts of the machine; None if the part was not asked for, or
@@ -139,6 +139,7 @@ class Reading:
     progress: str = ""
     serial: str = ""
     model: str = ""
+    bios_version: str = ""
     memory_gib: float | None = None
     memory_health: Health = Health.UNKNOWN
     boot: BootOverride | None = None

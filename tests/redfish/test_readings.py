@@ -206,6 +206,18 @@ async def test_members_that_come_with_their_collection_are_not_asked_for(
         assert front.received == [f"GET {front.path}", f"GET {front.path}/Processors"]
 
 
+async def test_the_version_of_the_bios_is_read(
+    machines: Emulator, controllers: Controllers
+) -> None:
+    async with fronted(machines.machine()) as front:
+        front.changes[front.machine.id] = lambda system: system.update(BiosVersion="2.4.1")
+
+        reading = await controllers.open(front.place()).read(NO_PARTS)
+
+        assert isinstance(reading, Reading)
+        assert reading.bios_version == "2.4.1"
+
+
 async def test_a_hot_sensor_is_read_as_a_trip(machines: Emulator, controllers: Controllers) -> None:
     async with fronted(machines.machine()) as front:
         front.changes["/Thermal"] = lambda it: it["Temperatures"][0].update(ReadingCelsius=46)

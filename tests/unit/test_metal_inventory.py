@@ -200,6 +200,13 @@ MISTAKES = [
     ("SHA256:AB", "SHA256:GG", "", "machines[1].controller.fingerprint", "is no SHA-256"),
     ("SHA256:AB:", "sha1:", "", "machines[1].controller.fingerprint", "openssl x509 -noout"),
     ("memoryGib: 1024", "memoryGib: 0", "", "machines[1].expected.memoryGib", "between 1 and"),
+    (
+        "serial: SN2",
+        "serial: SN2\n      biosVersion: ' 2.1'",
+        "biosVersion",
+        "machines[1].expected.biosVersion",
+        "must be the version of the BIOS as the controller tells it",
+    ),
     ("count: 4", "count: -1", "", "machines[1].expected.gpus.count", "between 0 and 64"),
     ("00-5C", "5C", "", "machines[0].expected.macs[0]", "is no MAC address; write six pairs"),
     ("file: /etc/bmc/r12", "file: r12", "", "controllers.credentials", "is no absolute path"),

@@ -17,7 +17,11 @@ from nodepool.contract.keys import machine_key
 from nodepool.contract.real_machines import Power
 
 EXPECTED = Expected(
-    serial="SN1", memory_gib=2048, gpus=Gpus(count=2, model="H100"), macs=("00:5C:52:31:3A:01",)
+    serial="SN1",
+    memory_gib=2048,
+    gpus=Gpus(count=2, model="H100"),
+    macs=("00:5C:52:31:3A:01",),
+    bios_version="2.1",
 )
 GPUS = tuple(Processor(f"GPU_{n}", "GPU", "NVIDIA H100 80GB HBM3", Health.OK) for n in (1, 2))
 CPU = Processor("CPU_1", "CPU", "Xeon", Health.OK)
@@ -25,6 +29,7 @@ WELL = Reading(
     power=Power.ON,
     health=Health.OK,
     serial="sn1",
+    bios_version="2.1",
     memory_gib=2048.0,
     memory_health=Health.OK,
     processors=(CPU, *GPUS),
@@ -54,6 +59,11 @@ def test_the_expected_machine_has_no_differences_and_no_problems() -> None:
             {"memory_gib": 1792.5},
             "the machine has 1792.5 GiB of memory, and 2048 are expected",
         ),
+        ({"bios_version": "2.0"}, "the BIOS has version 2.0, and 2.1 is expected"),
+        (
+            {"bios_version": ""},
+            "the controller tells no version of the BIOS, and 2.1 is expected",
+        ),
         ({"memory_gib": None}, "the controller tells no memory, and 2048 GiB are expected"),
         ({"processors": (CPU, GPUS[0])}, "the machine has 1 GPUs, and 2 are expected"),
         (
@@ -80,6 +90,14 @@ def test_a_machine_without_power_is_compared_by_what_its_controller_can_know() -
     off = replace(WELL, power=Power.OFF, memory_gib=0.0, processors=())
 
     assert compare(EXPECTED, off) == ()
+    assert compare(EXPECTED, replace(off, bios_version="")) == ()
+    assert compare(EXPECTED, replace(off, bios_version="2.0")) != ()
+
+
+def test_any_version_of_the_bios_will_do_if_none_is_given() -> None:
+    expected = EXPECTED.model_copy(update={"bios_version": ""})
+
+    assert compare(expected, WELL) == compare(expected, replace(WELL, bios_version="")) == ()
 
 
 def test_parts_that_were_not_asked_for_are_not_compared() -> None:

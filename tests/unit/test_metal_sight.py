@@ -211,6 +211,7 @@ def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
         replace(KNOWN, place=replace(PLACE, system="2")),
         replace(KNOWN, place=replace(PLACE, credentials=Reference(file="/other"))),
         replace(KNOWN, expected=Expected(serial="SN2", memory_gib=64)),
+        replace(KNOWN, expected=KNOWN.expected.model_copy(update={"bios_version": "2.1"})),
     ):
         assert not is_declared(declared, build_declaration(other))
 

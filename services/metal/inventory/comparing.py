@@ -14,12 +14,14 @@ def compare(expected: Expected, reading: Reading) -> tuple[str, ...]:
     """Return a sentence for each difference of its parts; none if they are the expected ones.
 
     Parts that were not asked for are not compared. A controller may not see the memory and the
-    GPUs of a machine without power, so both are compared only while the machine is on.
+    GPUs of a machine without power, so both are compared only while the machine is on. A version
+    of the BIOS that the controller tells is always compared.
     """
     return tuple(_differences(expected, reading))
 
 
 def _differences(expected: Expected, reading: Reading) -> Iterator[str]:
+    yield from _bios(expected, reading)
     if reading.power is Power.ON:
         yield from _memory(expected, reading)
         yield from _gpus(expected, reading)
@@ -27,6 +29,16 @@ def _differences(expected: Expected, reading: Reading) -> Iterator[str]:
         missing = sorted({plain_mac(each) for each in expected.macs} - set(reading.macs))
         if missing:
             yield f"no network interface has the expected MAC address {', '.join(missing)}"
+
+
+def _bios(expected: Expected, reading: Reading) -> Iterator[str]:
+    wanted, found = expected.bios_version, reading.bios_version
+    if not wanted or wanted == found:
+        return
+    if found:
+        yield f"the BIOS has version {found}, and {wanted} is expected"
+    elif reading.power is Power.ON:
+        yield f"the controller tells no version of the BIOS, and {wanted} is expected"
 
 
 def _memory(expected: Expected, reading: Reading) -> Iterator[str]:

@@ -64,12 +64,14 @@ class Expected(Value):
     memory_gib: its memory, as its controller tells it.
     gpus: its GPUs; those of its instance type if they are not given.
     macs: MAC addresses that it has among others.
+    bios_version: the version of its BIOS, as its controller tells it; empty if any will do.
     """
 
     serial: str
     memory_gib: int
     gpus: Gpus | None = None
     macs: tuple[str, ...] = ()
+    bios_version: str = ""
 
 
 class Machine(Value):

@@ -135,14 +135,22 @@ def _system_fault(system: str) -> str | None:
     return None if is_plain and len(system) <= grammar.SUBDOMAIN_LIMIT else "is no id of a system"
 
 
+def _told_fault(what: str, value: str) -> str | None:
+    """Return why no controller can tell this of a machine; None if it can."""
+    if not value or value != " ".join(value.split()) or not value.isprintable():
+        return f"must be {what} as the controller tells it"
+    if len(value) > grammar.LABEL_LIMIT:
+        return f"has {len(value)} characters, more than the {grammar.LABEL_LIMIT} allowed"
+    return None
+
+
 def _expected(path: Path, machine: Machine) -> Iterator[FaultOf]:
     expected = machine.expected
-    serial = expected.serial
-    if not serial or serial != serial.strip() or not serial.isprintable():
-        yield (*path, "serial"), "must be the serial number as the controller tells it"
-    elif len(serial) > grammar.LABEL_LIMIT:
-        cause = f"has {len(serial)} characters, more than the {grammar.LABEL_LIMIT} allowed"
-        yield (*path, "serial"), cause
+    if reason := _told_fault("the serial number", expected.serial):
+        yield (*path, "serial"), reason
+    version = expected.bios_version
+    if version and (reason := _told_fault("the version of the BIOS", version)):
+        yield (*path, "biosVersion"), reason
     if not 1 <= expected.memory_gib <= MEMORY_GIB_MAX:
         yield (*path, "memoryGib"), f"must lie between 1 and {MEMORY_GIB_MAX}"
     if expected.gpus is not None and not 0 <= expected.gpus.count <= GPUS_MAX:

@@ -71,6 +71,7 @@ class Collector:
             progress=documents.boot_progress(system),
             serial=text(system, "SerialNumber"),
             model=text(system, "Model"),
+            bios_version=text(system, "BiosVersion"),
             memory_gib=documents.number(system, "MemorySummary", "TotalSystemMemoryGiB"),
             memory_health=documents.health(system, "MemorySummary"),
             boot=documents.boot_override(system),
