@@ -101,7 +101,7 @@ def metal_machines(server: NatsServer, folder: Path) -> Iterator[MetalMachines]:
     """Machines for one story, and a catalog in which their zone belongs to `metal`."""
     with emulator(folder) as emulated, pytest.MonkeyPatch.context() as patched:
         patched.setattr("nodepool.contract.catalog.ZONES", zones_of_metal())
-        machines = MetalMachines(Site(server, folder, wipes=False), emulated)
+        machines = MetalMachines(Site(server, folder, folder, wipes=False), emulated)
         try:
             yield machines
         finally:

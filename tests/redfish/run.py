@@ -166,7 +166,7 @@ async def start(stack: AsyncExitStack) -> tuple[Shown, Site, Lab]:
     report("starting the control plane: NATS, every service, and metal for the real machines")
     plane = ControlPlane(folder / "control-plane", program="redfish.program")
     await asyncio.to_thread(stack.enter_context, plane)
-    site = Site(plane.server, folder / "metal", wipes=True)
+    site = Site(plane.server, folder / "metal", folder / "control-plane", wipes=True)
     await site.open()
     stack.push_async_callback(site.close)
     for _ in range(MACHINES):

@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,8 +128,8 @@ class Site:
     boots, wipe: the fields of the profiles in the inventory, without their type.
     """
 
-    def __init__(self, server: NatsServer, folder: Path, *, wipes: bool) -> None:
-        self.server, self.folder = server, folder
+    def __init__(self, server: NatsServer, folder: Path, data: Path, *, wipes: bool) -> None:
+        self.server, self.folder, self.data = server, folder, data
         self.rigs: dict[str, Rig] = {}
         self.entries = list[Entry]()
         self.report_port = free_port()
@@ -268,6 +268,7 @@ class Site:
             **given,
         ) as process:
             yield process
+            self._keep_metrics(process)
 
     def settings(self, *, hurry: bool) -> dict[str, str]:
         """The settings of a process of `metal`."""
@@ -288,14 +289,25 @@ class Site:
             f"redfish.program {names}", self.server, self.folder, free_port(), log_file=log
         ) as process:
             yield process
+            self._keep_metrics(process)
+
+    def _keep_metrics(self, process: ReplicaProcess) -> None:
+        """Keep the last metrics of a process, if it still serves them, to look for secrets."""
+        with suppress(OSError):
+            metrics = process.page("/metrics", 1.0)
+            (self.folder / f"metrics-{process.pid}.log").write_text(metrics)
 
     def check_secrets(self, *others: str) -> None:
-        """Raise AssertionError if a secret is in the log, or in what a process has logged."""
-        texts = {str(each.position): each.content.decode() for each in self.entries}
-        texts |= {each.name: each.read_text() for each in self.folder.glob("*.log")}
-        texts |= {each.name: each.read_text() for each in self.folder.glob("*.err")}
+        """Raise AssertionError if a secret is anywhere but in its own file.
+
+        It may be in no stream of the bus, such as the log and the read model, in nothing that a
+        process has logged or printed, and in no metrics.
+        """
+        texts = {str(each.position): each.content for each in self.entries}
+        written = (self.folder.glob("*.log"), self.folder.glob("*.err"), self.data.rglob("*.blk"))
+        texts |= {str(each): each.read_bytes() for each in chain(*written)}
         # The user's name is a word that messages of the test use too.
-        secrets = {*SECRETS, KEY, JOIN, *others} - {USER}
+        secrets = [each.encode() for each in {*SECRETS, KEY, JOIN, *others} - {USER}]
         found = [name for name, text in texts.items() if any(each in text for each in secrets)]
         assert found == []
 
@@ -399,8 +411,9 @@ async def a_site(
     data: where the bus has its data; by default in the folder.
     """
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(NatsServer((data or folder) / "nats", free_port(), BINARY))
-        site = Site(server, folder, wipes=wipes)
+        stored = (data or folder) / "nats"
+        server = stack.enter_context(NatsServer(stored, free_port(), BINARY))
+        site = Site(server, folder, stored, wipes=wipes)
         await site.open()
         stack.push_async_callback(site.close)
         for _ in range(count):
