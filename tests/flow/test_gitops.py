@@ -176,7 +176,7 @@ def test_a_pool_over_its_limit_is_in_progress_up_to_its_grant(world: WorldHarnes
 
     # then only what exceeds its grant needs a person
     assert seen == [
-        ("InProgress Reconciling=UnderTarget", "Over"),
+        ("InProgress Reconciling=UnderTarget", "Under"),
         ("Current", "Under"),
         ("Failed Stalled=Over", "Over"),
     ]
