@@ -27,7 +27,6 @@ NodeChanged = (
     | on.NodeAnswered
     | on.NodeReportRequested
     | on.NodePreemptionRequested
-    | on.NodeRemovalCancelled
     | on.NodePreempted
     | on.PreemptionPending
 )

@@ -43,7 +43,6 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.NodeAnswered()
             | on.NodeReportRequested()
             | on.NodePreemptionRequested()
-            | on.NodeRemovalCancelled()
             | on.NodePreempted()
             | on.PreemptionPending()
         ):

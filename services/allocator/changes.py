@@ -53,7 +53,7 @@ def change_member(  # noqa: C901  # It lists the messages.
         case on.NodeUpdated(removal=removal):
             return _with_health(member, removal)
         case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
-            return _preempt_node(member, event)
+            return _preempt_node(member)
         case on.CWNodeDeletionRequestSuccess(removal=removal, request=request):
             return replace(
                 member,
@@ -90,12 +90,8 @@ def _spare_node(member: Member) -> Member:
 def _cancel_removal(member: Member) -> Member:
     """Return the Node as one to keep, unless it is unhealthy.
 
-    Until lifecycle answers, it may leave all the same. A Node whose preemption has not begun stays
-    without an answer; if the preemption begins nevertheless, it goes on.
+    Until lifecycle answers, it may leave all the same.
     """
-    if member.may_lapse:
-        removal = RemovalReason.UNHEALTHY if member.is_unhealthy else None
-        return replace(member, removal=removal, is_preempted=False, is_asked=False)
     if member.removal is not RemovalReason.SCALE_DOWN:
         return member
     removal = RemovalReason.UNHEALTHY if member.is_unhealthy else None
@@ -118,13 +114,12 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
     return member
 
 
-def _preempt_node(member: Member, event: MemberChanged) -> Member:
+def _preempt_node(member: Member) -> Member:
     """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one.
 
     A Node of a deleted NodePool leaves for the deletion, but no later than its preemption allows.
     """
-    is_asked = isinstance(event, on.NodePreemptionRequested)
-    member = replace(member, is_preempted=True, is_asked=is_asked)
+    member = replace(member, is_preempted=True)
     if member.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED):
         return member
     is_victim = member.removal is RemovalReason.SCALE_DOWN

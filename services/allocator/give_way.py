@@ -21,7 +21,7 @@ from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.shrink import leaving_next
 from allocator.state import State
-from nodepool.contract.events import NodePreemptionRequested, NodeRemovalCancelled
+from nodepool.contract.events import NodePreemptionRequested
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
@@ -54,10 +54,8 @@ def preempt_nodes(
     taken: Mapping[PoolKey, int],
     failed: dict[PoolKey, str],
     now: datetime,
-) -> Iterator[NodePreemptionRequested | NodeRemovalCancelled]:
+) -> Iterator[NodePreemptionRequested]:
     """Yield the preemptions of spot Nodes for an operator, then for NodePools that are short.
-
-    Before these, take back the requests that nobody needs any more and that are not followed yet.
 
     taken: how many of the free machines each NodePool takes now.
 
@@ -65,9 +63,7 @@ def preempt_nodes(
     """
     if not is_short(state, offering):
         return
-    needed, unneeded = weigh(state, offering, taken, failed, now)
-    for key in unneeded:
-        yield _withdraw_request(state, key)
+    needed = lacking(state, offering, taken, failed, now)
     if not needed:
         return
     choice = _Choice(state, victims(state, offering, now))
@@ -83,22 +79,17 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     """Return whether spot Nodes may have to give way: they hold machines that others need."""
     if not len(state.supply(offering).spot):
         return False
-    if len(state.supply(offering).asked):
-        return True
     return state.ranking(offering).has_default or state.stock(offering).outstanding > 0
 
 
-def weigh(
+def lacking(
     state: State,
     offering: OfferingKey,
     taken: Mapping[PoolKey, int],
     failed: dict[PoolKey, str],
     now: datetime,
-) -> tuple[list[Need], list[MachineKey]]:
+) -> list[Need]:
     """Return the needs beyond the machines that are free or come anyway, in the order of service.
-
-    Return also the machines of Nodes that were asked to give way and are not needed: no preemption
-    of these has begun. While a NodePool fails, nobody knows what it needs.
 
     A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
     A NodePool that fails needs nothing.
@@ -108,14 +99,11 @@ def weigh(
     every = needs(state.ranking(offering), state.pools, operator, taken)
     found = [need for need in every if need.beneficiary not in failed]
     line: Line = Count(coming_count(state, offering, now))
-    asked = state.supply(offering).asked
-    if len(asked) or any(need.affinity is not None for need in found):
+    if any(need.affinity is not None for need in found):
         line = state.inventory.line_of(tuple(coming(state, offering, now)))
     met = meet(found, line, failed)
     left = [need.without(len(machines)) for need, machines in met]
-    lacking = [need for need in left if need.machines and _is_checked(state, need)]
-    used = {key for _, machines in met for key in machines}
-    return lacking, [] if failed else [key for key in _asked(state, offering) if key not in used]
+    return [need for need in left if need.machines and _is_checked(state, need)]
 
 
 def _is_checked(state: State, need: Need) -> bool:
@@ -128,16 +116,12 @@ def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[Machi
     The latter are being wiped, or belong to Nodes that leave no later than a preemption would end,
     or to Nodes that are still to be asked to leave. A preempted Node's machine is wiped, too, so a
     wipe that has begun ends earlier. A wipe that fails ends, too; then one more Node gives way.
-
-    The machines whose preemption can still be taken back come last. So they are needed last.
     """
     stock, supply = state.stock(offering), state.supply(offering)
     yield from _returning(state, offering)
     yield from stock.wiping
     leave = _leaving_next(state, offering)
-    back = (*supply.returning, *supply.returning_soon(now), *leave)
-    yield from sorted(key for key in back if key not in supply.asked)
-    yield from _asked(state, offering)
+    yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
 
 
 def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
@@ -146,24 +130,6 @@ def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
     back = len(supply.returning) + len(supply.returning_soon(now))
     returned = len(_returning(state, offering))
     return returned + len(stock.wiping) + back + len(_leaving_next(state, offering))
-
-
-def _asked(state: State, offering: OfferingKey) -> list[MachineKey]:
-    """Return the machines whose preemption can be taken back, in the order of their Nodes."""
-    found = (_find_victim(state, key) for key in state.supply(offering).asked)
-    return [victim.machine for victim in sorted(found, key=_order_of_asked)]
-
-
-def _find_victim(state: State, key: MachineKey) -> Victim:
-    """Return the Node of a machine that was asked to give way."""
-    machine = state.inventory.machines[key]
-    pool = state.pools[PoolKey(machine.holder)]
-    return Victim(pool, machine.name, pool.members[machine.name])
-
-
-def _order_of_asked(victim: Victim) -> tuple[int, int, str]:
-    """Return the place of a Node as it was when it was asked to give way."""
-    return _order(victim._replace(member=replace(victim.member, removal=None)))
 
 
 def _returning(state: State, offering: OfferingKey) -> list[MachineKey]:
@@ -234,16 +200,6 @@ def _request_preemption(victim: Victim, beneficiary: PoolKey | None) -> NodePree
         assignment=victim.member.assignment,
         cause="Reclaimed" if beneficiary is None else "DefaultPoolShort",
         beneficiary=beneficiary if beneficiary is not None and same else "",
-    )
-
-
-def _withdraw_request(state: State, key: MachineKey) -> NodeRemovalCancelled:
-    pool, node, member = _find_victim(state, key)
-    return NodeRemovalCancelled(
-        **pool_fields(pool.key),
-        zone=pool.zone,
-        node=node,
-        assignment=member.assignment,
     )
 
 

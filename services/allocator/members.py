@@ -35,7 +35,6 @@ class Member:
     is_reserved: whether it is reserved for the control plane, so that its NodePool cannot use it.
     is_preempted: whether a preemption limits its stay, even if it leaves for another reason.
     is_unhealthy: whether lifecycle replaces it as unhealthy, unless it leaves for another reason.
-    is_asked: whether it was asked to give way, and its preemption has not begun.
     """
 
     assignment: int
@@ -56,7 +55,6 @@ class Member:
     is_reserved: bool = False
     is_preempted: bool = False
     is_unhealthy: bool = False
-    is_asked: bool = False
 
     @property
     def is_busy_victim(self) -> bool:
@@ -113,20 +111,6 @@ class Member:
         if self.removal in (RemovalReason.UNHEALTHY, RemovalReason.PREEMPTED):
             return False
         return not (self.triage or self.returns)
-
-    @property
-    def may_lapse(self) -> bool:
-        """Return whether it would stay if its request to give way was taken back.
-
-        A victim of a scale-down leaves in any case, and a Node that goes to triage does not count.
-        """
-        is_victim = self.removed_in > 0
-        is_preempted = self.removal is RemovalReason.PREEMPTED
-        return self.is_asked and is_preempted and not (is_victim or self.triage)
-
-    def comes_anyway(self, before: "Member") -> bool:
-        """Return whether its machine newly comes back, and not because it was asked for."""
-        return self.returns and not (before.returns or self.is_asked)
 
     def is_new_supply(self, before: "Member") -> bool:
         """Return whether this Node, or another Node in its place, may newly have to give way."""

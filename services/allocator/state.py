@@ -31,14 +31,12 @@ class Supply:
     shrinking: the NodePools, of any class, with Nodes that must still be asked to leave.
     returning: the machines, of Nodes of any class, that certainly come back soon.
     lingering: the machines that certainly come back after a long drain, each with the drain's end.
-    asked: the machines of spot Nodes that were asked to give way, and may still stay.
     """
 
     spot: Map[PoolKey, bool] = Map()
     shrinking: Map[PoolKey, bool] = Map()
     returning: Map[MachineKey, bool] = Map()
     lingering: Map[MachineKey, datetime] = Map()
-    asked: Map[MachineKey, bool] = Map()
 
     def returning_soon(self, now: datetime) -> list[MachineKey]:
         """Return the machines whose long drain ends no later than a preemption that begins now."""
@@ -125,7 +123,6 @@ def schedule_offering(state: State, offering: OfferingKey) -> State:
         (len(ranking) > 0 and stock.count > 0)
         or stock.to_reclaim != len(stock.reclaimed)
         or (ranking.has_default and len(state.supply(offering).spot) > 0)
-        or len(state.supply(offering).asked) > 0
     )
     work = state.work.put(offering) if is_work else state.work.drop(offering)
     return state if work is state.work else replace(state, work=work)
@@ -146,9 +143,7 @@ def _store_pool(state: State, pool: Pool) -> State:
     was_waiting = pool.key in state.ranking(offering).waiting
     is_waiting = pool.key in after.ranking(offering).waiting
     is_freed = was_waiting and not is_waiting and known is not None and known.goal is None
-    # If less is needed, a spot Node that was asked to give way may stay.
-    is_less = after.ranking(offering).demand < state.ranking(offering).demand
-    return schedule_offering(after, offering) if is_freed or (is_less and supply.asked) else after
+    return schedule_offering(after, offering) if is_freed else after
 
 
 def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
@@ -163,10 +158,9 @@ def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Mem
     supply = state.supply(offering)
     returning = mark(supply.returning, key, is_in=member.returns)
     lingering = put(supply.lingering, key, member.returns_by)
-    asked = mark(supply.asked, key, is_in=member.may_lapse)
-    if returning is supply.returning and lingering is supply.lingering and asked is supply.asked:
+    if returning is supply.returning and lingering is supply.lingering:
         return state
-    supply = replace(supply, returning=returning, lingering=lingering, asked=asked)
+    supply = replace(supply, returning=returning, lingering=lingering)
     return _store_supply(state, offering, supply)
 
 
@@ -282,9 +276,8 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
     elif pool.held > known.held:
         pool = replace(pool, wait=pool.wait.after_gain(pool.held))
     state = _returning(_store_pool(state, pool), pool.offering, event.machine_key, changed)
-    is_moved = changed.is_new_supply(member) or pool.held != known.held
-    may_lapse = changed.comes_anyway(member) and len(state.supply(pool.offering).asked) > 0
-    return schedule_offering(state, pool.offering) if is_moved or may_lapse else state
+    is_moved = pool.held != known.held or changed.is_new_supply(member)
+    return schedule_offering(state, pool.offering) if is_moved else state
 
 
 def _fold_announcement(state: State, event: Announced, context: Context) -> State:

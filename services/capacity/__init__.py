@@ -26,8 +26,6 @@ Hears = (
     | on.MachineReturned
     | on.NodePreemptionRequested
     | on.PreemptionPending
-    | on.NodePreempted
-    | on.NodeRemovalCancelled
     | on.NodeReservationChanged
     | on.CapacityReclaimed
 )

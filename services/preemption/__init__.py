@@ -15,7 +15,6 @@ Hears = (
     | on.CWNodeDeletionRequestSuccess
     | on.NodeActivityChanged
     | on.NodeKept
-    | on.NodeRemovalCancelled
     | on.CWDrainNode
     | on.NodePoolDeleting
     | on.CWNodePoolDeleted

@@ -7,12 +7,11 @@ import pytest
 
 from aggregator.objects import NodePoolObject
 from aggregator.verdicts import Verdict, _judge_nodes
-from nodepool.contract.conditions import AtTarget, Condition, Quota
+from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.progress import progressing
-from nodepool.explanation.causes import _needs_quota
 from nodepool.explanation.facts import Check, Facts
 from support.simulation.faults import Plant, violation_of
-from support.simulation.profile import CROWDED, SETTINGS, SILENT, UNHEALTHY
+from support.simulation.profile import CROWDED, SETTINGS
 
 FAILING = replace(
     SETTINGS, steps=3_000, actions={"bug": 60, "scale": 60, "run_pod": 30, "delete": 1}
@@ -28,31 +27,6 @@ WORKING = replace(
     UNLIMITED, actions={"delete_limit": 40, "scale": 40, "run_pod": 60, "stop_pod": 2}
 )
 """The same, while Nodes are at work."""
-LOWERED = replace(
-    SILENT,
-    steps=2_000,
-    machines=5,
-    limits=(0, 9),
-    targets=(2, 3),
-    faults=("boot", "registration"),
-    actions={
-        **UNHEALTHY.actions,
-        "fail": 60,
-        "ask": 10,
-        "change_limit": 40,
-        "relabel": 40,
-        "apply": 10,
-        "scale": 4,
-        "repair_one": 1,
-        "add": 0,
-        "bug": 0,
-        "delete": 1,
-        "preempt": 1,
-        "run_pod": 2,
-        "stop_pod": 20,
-    },
-)
-"""Limits often fall below what is granted, and lost Nodes are not replaced."""
 
 
 def only_while_deleting(pool: NodePoolObject) -> Iterator[Verdict]:
@@ -97,11 +71,6 @@ def stalled_within_its_grant(
 def lacks_quota(_facts: Facts, _check: Check) -> bool:
     """A NodePool waits for quota up to its grant too."""
     return True
-
-
-def lacks_a_higher_limit(facts: Facts, check: Check) -> bool:
-    """A NodePool waits for quota up to its grant too, if there is a limit."""
-    return check.reason == Quota.OVER or _needs_quota(facts, check)
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -149,12 +118,6 @@ PLANTS: Mapping[str, Plant] = {
         UNLIMITED,
         (),
         {"nodepool.explanation.causes._needs_quota": lacks_quota},
-    ),
-    "a NodePool above its limit waits for quota up to its grant": Plant(
-        "Quota is Over",
-        LOWERED,
-        (),
-        {"nodepool.explanation.causes._needs_quota": lacks_a_higher_limit},
     ),
 }
 """What is wrong, and how it is put into the aggregator."""

@@ -122,7 +122,7 @@ PLANTS = {
         "have to give way, not",
         CALM_SPOT,
         functions={"allocator.give_way._order": by_priority_of_all},
-        seed=6,
+        seed=147,
     ),
     "what an operator is to have is promised": Plant(
         "and has to be",

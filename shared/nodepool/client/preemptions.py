@@ -12,7 +12,6 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodePreempted,
     NodePreemptionRequested,
-    NodeRemovalCancelled,
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
@@ -28,7 +27,6 @@ KINDS: Final[Mapping[str, type[Event]]] = {
     kind.__name__: kind
     for kind in (
         NodePreemptionRequested,
-        NodeRemovalCancelled,
         PreemptionPending,
         NodePreempted,
         CWDrainNode,
@@ -108,8 +106,6 @@ class Preemptions:
         match event:
             case NodePreemptionRequested():
                 self._requests[event.node, event.assignment] = event
-            case NodeRemovalCancelled():
-                self._requests.pop((event.node, event.assignment), None)
             case PreemptionPending(since=since):
                 self._begin(event, Preemption(event.node, event.pool, entry.position, since))
             case NodePreempted():

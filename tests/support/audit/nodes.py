@@ -37,9 +37,7 @@ def check(  # noqa: C901  # It lists the messages.
             stay.was_kept = False
             stay.goes_with_pool = removal is RemovalReason.POOL_DELETED
         case NodeRemovalCancelled():
-            stay = facts.stay(message)
-            if not stay.removals.is_empty:  # Otherwise its preemption is taken back.
-                stay.removals.add(origin.position, False)
+            facts.stay(message).removals.add(origin.position, False)
         case NodeKept():
             facts.stay(message).was_kept = True
         case CWNodeRegistered():

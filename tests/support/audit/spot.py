@@ -17,7 +17,6 @@ from nodepool.contract.events import (
     MachineReturned,
     NodeActivityChanged,
     NodePreemptionRequested,
-    NodeRemovalCancelled,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
@@ -25,9 +24,7 @@ from support.audit.assignment import claimed, fits
 from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Pool, Stay, Violation
 
 
-def check(  # noqa: C901  # It lists the messages.
-    facts: Facts, message: Message, origin: Origin
-) -> None:
+def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes an event about Nodes that give way, or machines that are held back."""
     match message:
         case CapacityReclaimed():
@@ -47,8 +44,6 @@ def check(  # noqa: C901  # It lists the messages.
             facts.sick.setdefault(assignment, History()).add(origin.position, False)
         case NodePreemptionRequested():
             _requested(facts, message, origin)
-        case NodeRemovalCancelled():
-            _taken_back(facts, message, origin)
         case CapacityChecked():
             _check_promised(facts, message, origin)
 
@@ -105,18 +100,6 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         text = f"{len(going)} spot Nodes have to give way, and {needed} are needed"
         raise Violation(f"{text}{f', {wiped} of them are being wiped' if wiped else ''}")
     _check_order(facts, stay, origin.cause)
-
-
-def _taken_back(facts: Facts, message: NodeRemovalCancelled, origin: Origin) -> None:
-    """Note that a Node need not give way, and check that its preemption was not known to begin."""
-    stay = facts.stay(message)
-    begun = stay.warned or stay.preempted
-    if message.assignment not in facts.giving_way:
-        return
-    if begun is not None and begun[0] <= origin.cause:
-        raise Violation(f"{stay.machine} is preempted, and is to be kept")
-    # The allocator may ask again before it reads that the preemption has begun meanwhile.
-    del facts.giving_way[message.assignment]
 
 
 def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> None:

@@ -213,9 +213,7 @@ class NodesModel:
                 self._member_changed(stored)
             case NodeRemovalCancelled():
                 _, member = self._member(message)
-                if member is not None and member.awaited and member.chosen is None:
-                    member.preempted = member.awaited = False
-                elif member is not None:
+                if member is not None:
                     member.chosen, member.unanswered = None, True
             case OfPool():
                 for group in self.groups.values():

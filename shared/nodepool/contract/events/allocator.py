@@ -56,10 +56,7 @@ class AllocationRecovered(Event, OfPool):
 
 
 class NodeRemovalCancelled(Event, OfNode):
-    """The NodePool wants to keep this Node after all; too late where it is gone already.
-
-    A `NodePreemptionRequested` for the Node is taken back, unless its preemption has begun.
-    """
+    """The NodePool wants to keep this Node after all; too late where it is gone already."""
 
     speaker: ClassVar[str] = "allocator"
 
@@ -209,8 +206,8 @@ class MachineReturned(Event, OfMachine):
 class NodePreemptionRequested(Event, OfNode):
     """A spot Node is to be taken back, as if `PreemptNode` had been sent.
 
-    While the preemption service is down this waits. If nothing needs the machine any more,
-    `NodeRemovalCancelled` takes it back.
+    This is not taken back: while the preemption service is down it waits, and is then followed even
+    where nothing needs the machine any more.
 
     cause: why.
     beneficiary: the NodePool that is short, where it is of the same organisation; its key, such as
