@@ -50,11 +50,10 @@ def _labels(known: KnownMachine) -> Mapping[str, str]:
 def _digest(known: KnownMachine) -> str:
     """Return a hash of the controller and the expected hardware of a machine."""
     place, expected = known.place, known.expected
-    # A field that was added later, and is not given, leaves the hash as it was.
-    added = set() if expected.bios_version else {"bios_version"}
     content = (
         (place.address, place.system, place.ca_file, place.fingerprint),
         (place.credentials.file, place.credentials.environment),
-        expected.model_dump(mode="json", exclude=added),
+        # A field that is added later, and is not given, leaves the hash as it was.
+        expected.model_dump(mode="json", exclude_defaults=True),
     )
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -987,7 +987,7 @@ def test_a_target_that_the_quota_has_no_room_for_would_wait_and_is_told_what_fit
 
     fleet = Fleet("demo", pools, {"demo": ZONE}, [quota])
 
-    assert judge_target(fleet, ZONE, H100, target, place) == expected
+    assert judge_target(fleet, place, H100, target) == expected
 
 
 def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:

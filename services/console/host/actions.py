@@ -8,13 +8,7 @@ from console.host.pages import VERBS, find_pool, list_verbs, to_yaml
 from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
-from console.view.forms import (
-    Form,
-    build_manifest,
-    list_create_commands,
-    place_fault,
-    read_form,
-)
+from console.view.forms import Form, build_manifest, list_create_commands, place_fault, read_form
 from console.view.model import Place, Pool
 from console.view.nodes import work_of
 from console.view.organisation import describe_room
@@ -91,16 +85,12 @@ async def create(visit: Visit) -> Outcome:
     if is_check:
         pool = visit.account.mirror.pool(form.place)
         text = "The server would create it." if pool is None else "The server would change it."
-        return _form_page(visit, form, verdict=_judge(visit, form, command, text))
+        fleet, spec = visit.account.mirror.fleet(), command.spec
+        verdict = judge_target(fleet, form.place, spec.instance_type, spec.target, text)
+        return _form_page(visit, form, verdict=verdict)
     return Done(
         _address(form.place), f"{form.place.name} is created. This page shows its Nodes join."
     )
-
-
-def _judge(visit: Visit, form: Form, command: ApplyNodePool, accepted: str) -> Verdict:
-    fleet, spec = visit.account.mirror.fleet(), command.spec
-    zone = fleet.zones.get(form.value("cluster"), "")
-    return judge_target(fleet, zone, spec.instance_type, spec.target, form.place, accepted)
 
 
 def _command_of(visit: Visit, form: Form) -> ApplyNodePool:
@@ -171,7 +161,7 @@ async def scale(visit: Visit) -> Outcome:
         return _plan(visit, pool, given, refusal=str(error))
     if is_check:
         fleet, kind = visit.account.mirror.fleet(), pool.facts.instance_type
-        verdict = judge_target(fleet, pool.zone, kind, int(given), pool.place)
+        verdict = judge_target(fleet, pool.place, kind, int(given))
         return _plan(visit, pool, given, verdict=verdict)
     said = f"{pool.place.name} is scaled from {before:,} to {int(given):,} Nodes."
     return Done(_address(pool.place), said)

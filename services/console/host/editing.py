@@ -104,16 +104,12 @@ async def _send(
     except ClientError as error:
         return _show(visit, draft, merged, note=str(error))
     if is_check:
-        return _show(visit, draft, merged, verdict=_judge(visit, command))
+        fleet, spec = visit.account.mirror.fleet(), command.spec
+        verdict = judge_target(fleet, visit.place, spec.instance_type, spec.target)
+        return _show(visit, draft, merged, verdict=verdict)
     kept = ", ".join(each.path for each in merged.others)
     beside = f" Fields that another user changed meanwhile are kept: {kept}." if kept else ""
     return Done(_address(visit.place), f"{visit.place.name} is saved.{beside}")
-
-
-def _judge(visit: Visit, command: ApplyNodePool) -> Verdict:
-    fleet, spec = visit.account.mirror.fleet(), command.spec
-    zone = fleet.zones.get(visit.place.cluster, "")
-    return judge_target(fleet, zone, spec.instance_type, spec.target, visit.place)
 
 
 def _refuse(visit: Visit, draft: Draft, merged: Merge, refusal: Refused) -> Page:

@@ -21,8 +21,8 @@ POLICY: Final = (
     " base-uri 'none';"
     " require-trusted-types-for 'script'; trusted-types htmx"
 )
-"""What a page may load: nothing from elsewhere, only its own style and script, and HTML only from
-htmx."""
+"""The Content-Security-Policy of a page. The page may use only the style and the script that carry
+its nonce; only htmx may turn text into HTML; no other origin is asked for anything."""
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

@@ -19,9 +19,10 @@ from nodepool.contract.keys import token
 BACK: Final = 2_500
 """Reading begins this many positions before the end of the log, or further back: see `ENOUGH`."""
 FURTHER: Final = 64
-"""How many times as far back reading begins at most."""
+"""The largest multiple of `BACK` that reading goes back."""
 ENOUGH: Final = 100
-"""How many events there are to be, as many as a page shows: neighbours may have made all others."""
+"""The number of events for which reading goes further back: as many as a page shows. Neighbours may
+have caused most of the messages that lie nearer."""
 PAGE: Final = 250
 """The most events to ask for at a time: a busy gateway takes a second for them."""
 LOOK_S: Final = 0.1

@@ -32,7 +32,8 @@ SOUND: Final[Mapping[str, str]] = {
     "least": "0",
     "most": str(NODES_MAX),
 }
-"""What stands for a field with a fault while the others are checked; any other one is empty."""
+"""The values that take the place of faulty ones while the other fields are checked. A faulty field
+that is not listed here is checked as an empty field."""
 PATHS: Final[Mapping[str, str]] = {
     "metadata.name": "name",
     "spec.instanceType": "type",

@@ -126,10 +126,11 @@ def _holder(pool: Pool) -> Holder:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How far a quota goes for a NodePool.
+    """The Nodes that a quota allows one NodePool to have.
 
-    limit: the quota; None if it was never set. others: the Nodes that other NodePools use of it.
-    left: the highest target that fits; what the NodePool already has always fits.
+    limit: the quota; None if it was never set.
+    others: the number of Nodes that other NodePools use of the quota.
+    left: the highest target that fits; a target up to the Nodes that the NodePool has always fits.
     """
 
     limit: int | None

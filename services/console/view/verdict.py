@@ -14,19 +14,20 @@ WAITS: Final = Word("wait", "Would wait for quota")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a form as a state, and a sentence or two; empty if nothing is to be added."""
+    """The verdict on a form as a state, and one or two sentences about it, which may be empty."""
 
     word: Word
     text: str = ""
 
 
 def judge_target(
-    fleet: Fleet, zone: str, instance_type: str, target: int, pool: Place, accepted: str = ""
+    fleet: Fleet, pool: Place, instance_type: str, target: int, accepted: str = ""
 ) -> Verdict:
     """Return the verdict on a target that the server accepts: whether the quota has room for it.
 
-    accepted: what the server would do, if it is not plain.
+    accepted: a sentence on what the server would do then; empty if the form says it.
     """
+    zone = fleet.zones.get(pool.cluster, "")
     room = find_room(fleet, zone, instance_type, pool)
     if target <= room.left:
         return Verdict(ACCEPTED, accepted)

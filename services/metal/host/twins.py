@@ -1,9 +1,9 @@
 """Machines that show the same serial number."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
-from metal.inventory.comparing import find_same_serials, name_twin
+from metal.inventory.comparing import describe_twin, find_same_serials
 from metal.reading import Reading
 from nodepool.contract.keys import MachineKey
 
@@ -45,9 +45,7 @@ class Twins:
             self._owners.pop(serial, None)
         return {*owners}
 
-    def find(
-        self, key: MachineKey, recalled: str = "", declared: Container[MachineKey] = ()
-    ) -> str:
+    def find(self, key: MachineKey, recalled: str = "", declared: Iterable[MachineKey] = ()) -> str:
         """Return which other machine shows the same serial number, as a sentence; empty if none.
 
         recalled: what the log says of the machine. A twin that an earlier process has found counts
@@ -59,6 +57,6 @@ class Twins:
         found = find_same_serials({each: self._readings[each] for each in owners}).get(key, "")
         if found or not recalled:
             return found
-        twin = name_twin(recalled, serial)
-        is_unread = twin in declared and twin not in self._readings
+        unread = (each for each in declared if each not in self._readings)
+        is_unread = any(describe_twin(serial, each) == recalled for each in unread)
         return recalled if is_unread else ""

@@ -62,16 +62,8 @@ def _gpus(expected: Expected, reading: Reading) -> Iterator[str]:
 
 
 def describe_twin(serial: str, other: str) -> str:
-    """Return the sentence that another machine has the same serial number; `name_twin` reads it."""
+    """Return the sentence that another machine has the same serial number."""
     return f"{serial} is the serial number of {other} too"
-
-
-def name_twin(sentence: str, serial: str) -> MachineKey:
-    """Return which machine a sentence of `describe_twin` names; empty if it is another sentence."""
-    before, after = describe_twin(serial, "\0").split("\0")
-    if not (sentence.startswith(before) and sentence.endswith(after)):
-        return MachineKey("")
-    return MachineKey(sentence[len(before) : -len(after)])
 
 
 def find_same_serials(readings: Mapping[MachineKey, Reading]) -> Mapping[MachineKey, str]:
