@@ -294,7 +294,7 @@ def decide_on(
         state: S, message: Message, context: Context
     ) -> Generator[O | CommandOutcome, S, None]:
         if type(message) not in kinds:
-            return _no_outputs(state, message, context)  # type: ignore[return-value]  # As above.
+            return _no_outputs(state, message, context)  # type: ignore[return-value]  # As for `Service.decide`.
         # The type checker does not see that `kinds` are the classes of D.
         return decide(state, cast("D", message), context)
 

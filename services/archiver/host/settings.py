@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from archiver.closing import Limits
 from nodepool.archive.floor import DELAY_S, KEEP_BYTES, KEEP_S, Keep
-from nodepool.host.settings import PREFIX, Settings, SettingsError, read
+from nodepool.host.settings import PREFIX, Settings, SettingsError, read, read_switch
 
 _NUMBER = re.compile("[0-9]{1,12}")
 
@@ -84,19 +84,12 @@ def read_archiver(environment: Mapping[str, str] = os.environ) -> ArchiverSettin
         raise SettingsError(f"{PREFIX}ARCHIVE is not set; {text}")
     given = {name: _number(environment, name) for name in BOUNDS}
     numbers = {name: number for name, number in given.items() if number is not None}
-    return ArchiverSettings(service, archive, trims=_reads_trim(environment), **numbers)
+    return ArchiverSettings(service, archive, trims=read_switch(environment, "TRIM"), **numbers)
 
 
 def variable_of(name: str) -> str:
     """Return the environment variable of a number."""
     return f"{PREFIX}{'' if name.startswith('trim_') else 'ARCHIVE_'}{name.upper()}"
-
-
-def _reads_trim(environment: Mapping[str, str]) -> bool:
-    value = environment.get(f"{PREFIX}TRIM", "") or "off"
-    if value not in ("on", "off"):
-        raise SettingsError(f"{PREFIX}TRIM is {value!r}; it must be on or off")
-    return value == "on"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

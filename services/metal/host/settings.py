@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from metal.host.redfish.limits import Limits
 from metal.inventory.addresses import BootNetwork
-from nodepool.host.settings import PREFIX, SettingsError
+from nodepool.host.settings import PREFIX, SettingsError, read_switch
 from nodepool.nats.wire.errors import AccessError
 from nodepool.nats.wire.files import one_line
 
@@ -62,7 +62,7 @@ def read_metal(environment: Mapping[str, str]) -> MetalSettings:
         poll_s=_number(environment, "METAL_POLL_SECONDS"),
         limits=Limits(per_controller=1),
         report_port=_number(environment, "METAL_REPORT_PORT"),
-        trusts_network=_switch(environment, "METAL_TRUST_BOOT_NETWORK"),
+        trusts_network=read_switch(environment, "METAL_TRUST_BOOT_NETWORK"),
     )
     return settings if settings.report_port < 0 else _with_reports(settings, environment)
 
@@ -84,13 +84,6 @@ def _with_reports(settings: MetalSettings, environment: Mapping[str, str]) -> Me
         text = f"{file} must hold at least {KEY_MIN} characters; openssl rand -hex 32 makes some"
         raise SettingsError(f"{PREFIX}METAL_REPORT_KEY_FILE: {text}")
     return replace(settings, report_url=url, report_key=key)
-
-
-def _switch(environment: Mapping[str, str], name: str) -> bool:
-    value = environment.get(PREFIX + name, "") or "off"
-    if value not in ("on", "off"):
-        raise SettingsError(f"{PREFIX}{name} is {value!r}; it must be on or off")
-    return value == "on"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

@@ -4,8 +4,6 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-__all__ = ["Word"]
-
 
 class Word(StrEnum):
     """One of a few texts.

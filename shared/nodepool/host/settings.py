@@ -176,6 +176,14 @@ def read(environment: Mapping[str, str]) -> Settings:
     return replace(settings, access=access)
 
 
+def read_switch(environment: Mapping[str, str], name: str) -> bool:
+    """Return whether a setting without the prefix is on; raise SettingsError unless on or off."""
+    value = environment.get(PREFIX + name, "") or "off"
+    if value not in get_args(Switch):
+        raise SettingsError(f"{PREFIX}{name} is {value!r}; it must be on or off")
+    return value == "on"
+
+
 def read_access(environment: Mapping[str, str]) -> Access:
     """Return what connections show and trust; raise SettingsError if a file cannot be used."""
     access = _access_in(environment)
