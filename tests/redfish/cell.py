@@ -77,7 +77,7 @@ async def make_nodes(site: Site, nodes: int, within_s: float, tenant: Tenant = F
 
 async def remove_nodes(site: Site, nodes: int, within_s: float) -> None:
     """Delete the first NodePool; return once each of its machines is wiped and off."""
-    await site.tell(DeleteNodePool(org=ORG, cluster=CLUSTER, pool=FIRST.pool))
+    await site.tell(DeleteNodePool(org=FIRST.org, cluster=FIRST.cluster, pool=FIRST.pool))
     await site.expect(CWNodeDeleted, count=nodes, within_s=within_s)
     resets = 2 * len(site.rigs) + 4 * nodes
     await site.expect(MachineWiped, count=len(site.rigs) + nodes, within_s=within_s)

@@ -221,7 +221,7 @@ class Front:
                 return 400, json.dumps(why).encode()
             self.boot = {} if self.forgets_boot else boot
             body = json.dumps({"Boot": {**boot, "HttpBootUri": None}}).encode()
-        for is_last in (*[False] * LOCKED_MAX, True):
+        for _ in range(LOCKED_MAX + 1):
             async with (
                 aiohttp.ClientSession() as session,
                 session.request(
@@ -233,7 +233,7 @@ class Front:
             ):
                 status, content = answer.status, await answer.read()
             # The emulator gives up if many requests want its database, and has done nothing then.
-            if is_last or b"database is locked" not in content:
+            if b"database is locked" not in content:
                 break
         return status, content
 
@@ -259,7 +259,10 @@ def _ends(path: str, ends: set[str]) -> bool:
 
 @asynccontextmanager
 async def fronted(
-    machine: Emulated, tls: ssl.SSLContext | None = None, host: str = HOST, **faults: Any
+    machine: Emulated,
+    tls: ssl.SSLContext | None = None,
+    host: str = HOST,
+    **faults: Any,  # The fields of `Front` have many types.
 ) -> AsyncIterator[Front]:
     """A controller in front of an emulated machine, inside the context.
 

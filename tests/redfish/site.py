@@ -70,7 +70,7 @@ class Rig:
     progress: str = ""
     power: str = ""
     history: list[str] = field(default_factory=list)
-    configs: list[dict[str, Any]] = field(default_factory=list)
+    configs: list[dict[str, object]] = field(default_factory=list)
     ends_wipe: bool | None = True
     is_listed: bool = True
     trust: dict[str, str] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class Site:
         if rig.ends_wipe is not None:
             end(passed=rig.ends_wipe)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

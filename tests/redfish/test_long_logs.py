@@ -63,7 +63,7 @@ async def test_entries_that_are_listed_by_their_paths_are_asked_for_up_to_a_boun
 async def test_a_log_that_never_ends_is_read_up_to_its_bound(machines: Emulator) -> None:
     async with fronted(machines.machine()) as front:
         add_log(front, entry(1, "one", 1))
-        path = f"/redfish/v1/Managers/{front.machine.id}/Entries"
+        path = entries_of(front)
         front.documents[path]["Members@odata.nextLink"] = path
         async with Controllers(Limits(pages=4), ENVIRONMENT) as controllers:
             reading = await controllers.open(front.place()).read(frozenset({Part.LOG}))

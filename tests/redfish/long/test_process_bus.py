@@ -1,12 +1,12 @@
 """The bus goes away, or its disk is full, while the process of real machines is at work."""
 
 import asyncio
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bus.harness import connected, until
+from bus.harness import ReplicaProcess, connected, until
 from bus.test_full_disk import fill, not_stored
 from nodepool.contract.events import MachineAdded, MachineBooted, PowerAnswered, PowerRequested
 from nodepool.local.supervisor import keep_storing
@@ -15,8 +15,10 @@ from redfish.emulator import Emulator
 from redfish.power import RESET
 from redfish.site import Site, a_site
 
-PATIENT: Any = {"hurry": False, "metal_poll_seconds": "1"}
-"""Settings with which a request is not overdue while the bus is away."""
+
+def patient(site: Site) -> AbstractContextManager[ReplicaProcess]:
+    """A process of which no request is overdue while the bus is away."""
+    return site.process(hurry=False, metal_poll_seconds="1")
 
 
 async def goes_on(site: Site) -> None:
@@ -35,7 +37,7 @@ async def test_a_bus_that_is_away_during_a_reset_delays_its_answer_and_sends_it_
 ) -> None:
     async with a_site(machines, tmp_path, 2) as site:
         front = site.rigs["m0"].front
-        with site.process(**PATIENT):
+        with patient(site):
             # given a reset under way
             await site.expect(MachineAdded, count=2)
             front.held = {RESET}
@@ -60,7 +62,7 @@ async def test_a_disk_that_is_full_during_a_reset_delays_what_follows_until_ther
     async with a_site(machines, tmp_path, 2, data=disk) as site:
         keeping = asyncio.create_task(keep_storing(site.server))
         front = site.rigs["m0"].front
-        with site.process(**PATIENT):
+        with patient(site):
             # given a reset under way
             await site.expect(MachineAdded, count=2)
             front.held = {RESET}
