@@ -38,6 +38,8 @@ MEMORY_GIB = 2048
 RACK = 50
 """How many machines a rack of the site has."""
 KEY = "k" * 64
+WITHIN_S = 90.0
+"""How long a story waits: a silence takes 20 s, and a busy machine takes several times as long."""
 JOIN = "staple-of-the-cluster"
 """The join token of all clusters."""
 
@@ -356,7 +358,7 @@ class Site:
         machine: str = "",
         *,
         count: int = 1,
-        within_s: float = PATIENCE_S,
+        within_s: float = WITHIN_S,
         **fields: object,
     ) -> M:
         """The last of `count` messages of a class with these values, as soon as all are there."""
@@ -370,14 +372,14 @@ class Site:
             ) from None
         return found[count - 1]
 
-    async def until_free(self, count: int, within_s: float = PATIENCE_S) -> None:
+    async def until_free(self, count: int, within_s: float = WITHIN_S) -> None:
         """Return once so many new machines are free: added, and off again after a first wipe."""
         await self.expect(MachineAdded, count=count, within_s=within_s)
         if self.wipes:
             await self.expect(MachineWiped, count=count, within_s=within_s, assignment=0)
             await self.expect(PowerAnswered, count=2 * count, within_s=within_s, outcome="done")
 
-    async def until(self, holds: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
+    async def until(self, holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         """Return as soon as a condition holds."""
         try:
             async with asyncio.timeout(within_s):

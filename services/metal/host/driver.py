@@ -1,11 +1,13 @@
 """The driver of real machines: it reads the inventory, sends power requests, and polls."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from metal import Hears, Says
 from metal.host.addresses import Addresses
 from metal.host.boot_server import BootServer
+from metal.host.inventory_file import read_inventory
 from metal.host.managed import ManagedMachines
 from metal.host.polling import Poller
 from metal.host.redfish.controllers import Controllers
@@ -52,7 +54,10 @@ class Driver:
                 poller.begin()
                 self._has_inventory = True
 
-            self._watch = InventoryWatch(settings, replica, take_over)
+            read = partial(read_inventory, network=settings.network)
+            self._watch = InventoryWatch(
+                settings.inventory, read, replica.log, replica.figures, take_over
+            )
             # The sender comes first: no other call may come between a commit and its requests.
             self._runtime.on_stored.extend((sender.hear, poller.hear))
             server = BootServer(replica, machines, addresses)

@@ -59,7 +59,7 @@ async def test_controllers_that_fail_are_conditions_of_their_machines_and_delay_
 
             for number, machine in enumerate(site.rigs, 1):
                 await site.tell(stay_of(machine, number))
-            await site.expect(MachineBooted, "m5", within_s=8)
+            await site.expect(MachineBooted, "m5")
             await site.expect(MachineBooted, "m4")
             assert site.said(MachineBooted, "m0") == []
 
@@ -180,7 +180,7 @@ async def test_a_power_state_that_is_wrong_is_tried_three_times_and_then_told(
         with site.process():
             await added(site, "m0")
             await site.tell(stay_of("m0", 1))
-            failed = await site.expect(MachineFailed, "m0", within_s=60)
+            failed = await site.expect(MachineFailed, "m0")
 
         assert "without effect" in failed.cause
         assert rig.front.resets == ["On"] * 3
@@ -194,9 +194,7 @@ async def test_machines_with_the_same_or_another_serial_number_are_not_touched(
         with site.process():
             await added(site, "m0", "m1", "m2")
             site.rigs["m1"].serial = site.rigs["m0"].serial
-            await site.expect(
-                MachineConditionChanged, "m0", type="OtherMachine", status=True, within_s=10
-            )
+            await site.expect(MachineConditionChanged, "m0", type="OtherMachine", status=True)
             other = await site.expect(MachineConditionChanged, "m1", type="OtherMachine")
             assert other.message == "the serial number is SN0, and SN1 is expected"
             await site.tell(stay_of("m0", 1), stay_of("m1", 2), stay_of("m2", 3))
@@ -204,9 +202,7 @@ async def test_machines_with_the_same_or_another_serial_number_are_not_touched(
             assert site.rigs["m0"].front.resets == site.rigs["m1"].front.resets == []
 
             site.rigs["m1"].serial = "SN1"
-            await site.expect(
-                MachineConditionChanged, "m0", type="OtherMachine", status=False, within_s=10
-            )
+            await site.expect(MachineConditionChanged, "m0", type="OtherMachine", status=False)
 
         audit(site)
 

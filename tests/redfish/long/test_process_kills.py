@@ -90,7 +90,8 @@ async def test_a_process_that_is_stopped_says_what_became_of_the_reset_under_way
         await site.expect(PowerAnswered, "m0", outcome="done")
         assert process.process.wait(PATIENCE_S) == 0
         with site.process():
-            await site.expect(MachineBooted, "m0", within_s=8)
+            await site.expect(MachineBooted, "m0")
+        assert site.said(PowerOverdue) == []
 
 
 async def test_a_reset_whose_answer_is_not_stored_is_not_sent_again(
@@ -121,7 +122,7 @@ async def test_a_boot_that_was_not_observed_goes_on_after_a_restart(
             kill(process)
         rig.progress = "OSRunning"
         with site.process():
-            await site.expect(MachineBooted, "m0", within_s=8)
+            await site.expect(MachineBooted, "m0")
 
         assert rig.front.resets == ["On"]
         audit(site)
@@ -170,7 +171,7 @@ async def test_of_two_replicas_each_sends_what_it_has_stored_and_one_takes_over(
                 kill(first)
                 for number, machine in enumerate(names[4:], 5):
                     await site.tell(stay_of(machine, number))
-                await site.expect(MachineBooted, count=8, within_s=60)
+                await site.expect(MachineBooted, count=8)
 
         # A second intention is one after a process that took the first with it.
         for rig in site.rigs.values():
@@ -189,7 +190,8 @@ async def test_an_inventory_that_is_wrong_is_refused_and_the_last_one_stays(
             good = site.inventory.read_text()
             site.inventory.write_text(good.replace(SERIAL, SERIAL.replace("serial", "cereal"), 1))
             await site.until(lambda: refusals(process) != [])
-            assert "expected.cereal: is not a known field" in refusals(process)[0][0]
+            [faults] = refusals(process)
+            assert "expected.cereal: is not a known field" in faults[0]
             assert process.metric("nodepool_inventory_refused") == 1
             await site.tell(stay_of("m0", 1))
             await site.expect(MachineBooted, "m0")
