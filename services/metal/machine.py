@@ -235,16 +235,23 @@ class Machine:
         return is_declared_so or (self.seen is not None and bool(self.seen.stranger))
 
     @property
+    def is_swapped(self) -> bool:
+        """Whether another serial number is declared than that with which it was added."""
+        declared, before = self.declared, self.added_serial.casefold()
+        return declared is not None and before not in ("", declared.serial.casefold())
+
+    @property
     def change(self) -> str:
         """Why another machine is declared than the one that was added; empty if none is.
 
         Whatever happens under such a declaration, such as a wipe, happens to the other machine.
         """
-        declared, before = self.declared, self.added_serial
+        declared = self.declared
         if declared is None or not self.added_type:
             return ""
         after, type_ = declared.serial, declared.instance_type
-        if before and before.casefold() != after.casefold():
+        if self.is_swapped:
+            before = self.added_serial
             change = f"with the serial number {after}, and it was added with {before}: give it"
         elif type_ != self.added_type:
             change = f"as {type_}, and it was added as {self.added_type}: drain it, then give it"
@@ -265,8 +272,10 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether a system runs on it, as last observed."""
-        return self.seen is not None and self.seen.power is Power.ON and self.seen.runs
+        """Whether its system runs, as last observed; that of another machine does not count."""
+        seen = self.seen
+        is_up = seen is not None and seen.power is Power.ON and seen.runs
+        return is_up and not self.is_swapped
 
     @property
     def is_checked(self) -> bool:

@@ -2,6 +2,7 @@
 
 Where an agent connects the cluster to Kubernetes, it reports `Ready` and the marks. Else a Node is
 Ready if a system runs on its machine, and takes its marks at once, since nothing else knows them.
+A reading of another machine says nothing of the Node.
 """
 
 from collections.abc import Iterator
@@ -106,8 +107,9 @@ def verify(
     elif check is None:
         yield _verified(key, stay, "the inventory does not have its machine")
     elif machine.is_checked and seen is not None:
-        causes = (machine.change, seen.stranger, *seen.unfit, ", ".join(sorted(stay.conditions)))
-        yield _verified(key, stay, "; ".join(each for each in causes if each))
+        causes = (*seen.unfit, ", ".join(sorted(stay.conditions)))
+        found = "; ".join(each for each in causes if each)
+        yield _verified(key, stay, machine.change or seen.stranger or found)
     elif check.due <= now:
         minutes = int(CHECK_S) // 60
         yield _verified(key, stay, f"its controller was not read within {minutes} minutes")

@@ -118,18 +118,19 @@ def build_report(
     """Return the report about a machine after its readings.
 
     A machine that boots may seem to lack memory and GPUs, so these are compared once its system
-    runs.
+    runs. Another machine than the declared one does not run for its Node, and has no problems of
+    it. A machine with a twin does: its Node goes on.
 
     is_unreadable: whether the parts that could not be read are a reason against the machine.
     """
     reading = sight.reading
     is_booting = reading.power is Power.ON and not reading.runs
     judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
-    stranger = find_stranger(known, reading, twin)
+    is_itself = not find_stranger(known, reading)
     judgement = judge(judged, known.expected)
     unfit = [each[:TEXT_LIMIT] for each in judgement.unfit]
     unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]
-    faults = {**judgement.faults, **sight.logged}
+    faults = {**judgement.faults, **sight.logged} if is_itself else {}
     return ControllerReported(
         zone=known.zone,
         machine=known.name,
@@ -137,8 +138,8 @@ def build_report(
         settled=settled,
         check=check,
         power=reading.power,
-        runs=reading.runs,
-        stranger=stranger[:TEXT_LIMIT],
+        runs=reading.runs and is_itself,
+        stranger=find_stranger(known, reading, twin)[:TEXT_LIMIT],
         unfit=tuple(unfit[:SENTENCES_MAX]),
         faults={fault: text[:TEXT_LIMIT] for fault, text in faults.items()},
     )

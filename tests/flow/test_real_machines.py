@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from conformance.requests import deleted, not_registered, registered, updated
+from conformance.requests import asked, deleted, not_registered, registered, updated
 from metal.power import find_boot
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
@@ -24,6 +24,8 @@ from nodepool.contract.events import (
     MachineStateChanged,
     MachineUndeclared,
     MachineWiped,
+    NodeConditionChanged,
+    NodeVerified,
     PowerOverdue,
     PowerRequested,
 )
@@ -144,6 +146,69 @@ def test_a_machine_that_another_one_has_replaced_is_not_touched() -> None:
     assert site.actions(server) == ["on"]
     (failed,) = site.said(MachineFailed)
     assert "B is expected" in failed.cause
+
+
+@pytest.mark.parametrize("what", ["declared", "shown"])
+def test_another_machine_in_the_place_of_that_of_a_node_does_not_speak_for_the_node(
+    what: str,
+) -> None:
+    # given a Node whose machine has a serial number
+    site = Site()
+    server = site.declare(NAME, serial="SN1")
+    site.settle(2)
+    site.tell(assigned())
+    site.settle(3)
+    site.tell(registered(assigned()))
+    site.see(server)
+
+    # when another machine, which runs, is declared under its name, or found at its address
+    if what == "declared":
+        site.declare(NAME, digest="another", serial="SN2")
+        site.see(server, digest="another")
+    else:
+        site.see(server, stranger="the serial number is SN2, and SN1 is expected")
+    assert site.said(NodeConditionChanged) == []
+    site.wait(41)
+
+    # then the Node is silent, and stays so however often the other machine is read
+    site.see(
+        server,
+        digest="another" if what == "declared" else "d",
+        stranger="SN2" if what == "shown" else "",
+    )
+    site.tell(asked(assigned(), 1))
+    site.run()
+    told = [(each.type, each.status, each.request) for each in site.said(NodeConditionChanged)]
+    assert told == [("Ready", "Unknown", 0), ("Ready", "Unknown", 1)]
+
+    # and it is Ready again once its own machine is there
+    site.declare(NAME, serial="SN1")
+    site.see(server)
+    assert [each.status for each in site.said(NodeConditionChanged)][2:] == ["True"]
+    assert site.actions(server) == ["on"]
+
+
+def test_a_verification_does_not_judge_another_machine_under_the_name_of_the_node() -> None:
+    # given a Node that is verified
+    site = Site()
+    server = site.declare(NAME, serial="SN1")
+    site.settle(2)
+    site.tell(assigned())
+    site.settle(3)
+    site.tell(registered(assigned(), NodePhase.VERIFYING))
+    site.run()
+
+    # when another machine is declared under its name, which lacks a part
+    site.declare(NAME, digest="another", serial="SN2")
+    site.see(server, digest="another", unfit=("it has 7 GPUs",))
+
+    # then it has not passed, and the cause is the declaration alone
+    (verified,) = site.said(NodeVerified)
+    assert not verified.passed
+    assert verified.cause == (
+        "the inventory declares it with the serial number SN2, and it was added with SN1:"
+        " give it another name"
+    )
 
 
 def test_a_reading_of_an_earlier_declaration_is_ignored() -> None:

@@ -138,6 +138,7 @@ class Site:
     ) -> None:
         """Says a reading of a server, with another power state if its controller is wrong.
 
+        stranger: given for another machine, of which the driver does not say that it runs.
         settled: given for a reading that began earlier.
         """
         self.tell(
@@ -148,7 +149,7 @@ class Site:
                 settled=self.settled(server) if settled is None else settled,
                 check=self.machine(server).checks,
                 power=power or server.power,
-                runs=server.runs,
+                runs=server.runs and not stranger,
                 stranger=stranger,
                 unfit=unfit,
             )

@@ -136,6 +136,19 @@ def test_a_machine_that_does_not_show_its_own_serial_number_is_a_stranger(readin
     assert twin.stranger == "SN1 is the serial number of another too"
 
 
+def test_only_the_machine_that_is_declared_is_said_to_run_and_to_have_problems() -> None:
+    lost = replace(ON, processors=())
+
+    other = report(wholly(None, replace(lost, serial="SN9")))
+    nameless = report(wholly(None, replace(lost, serial="")))
+    twin = report(wholly(None, lost), twin="SN1 is the serial number of another too")
+
+    assert (other.power, other.runs, other.faults) == (Power.ON, False, {})
+    assert (nameless.power, nameless.runs, nameless.faults) == (Power.ON, False, {})
+    # A Node goes on while another machine shows the serial number of its machine.
+    assert (twin.runs, [*twin.faults]) == (True, ["gpu-lost"])
+
+
 def test_reasons_are_bounded() -> None:
     gpus = tuple(Processor(f"G{n}" + "x" * 2_000, "GPU", "", Health.CRITICAL) for n in range(40))
 

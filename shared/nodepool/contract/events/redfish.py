@@ -64,11 +64,12 @@ class ControllerReported(Event, OfRealMachine):
         parts.
     power: the power state.
     runs: whether a system runs on the machine. Of a controller that does not tell how far a boot
-        is, whether the machine is on.
+        is, whether the machine is on. False if the machine shows another serial number or none.
     stranger: why this is not the declared machine; empty if it is. A stranger is never touched.
     unfit: other reasons why it must not be in production.
-    faults: each problem that it has as a Node, with its evidence. A problem that an entry of the
-        log shows lasts until the machine is powered on again.
+    faults: each problem that it has as a Node, with its evidence; none of a machine with another
+        serial number. A problem that an entry of the log shows lasts until the machine is powered
+        on again.
     """
 
     speaker: ClassVar[str] = "redfish"
