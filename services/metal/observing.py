@@ -54,7 +54,8 @@ def observe(machine: Machine, event: Seeing, now: datetime, *, has_agent: bool) 
     request = machine.request
     match event:
         case MachineUndeclared():
-            return replace(machine, declared=None, seen=None, silence="", wish="", check=None)
+            machine = replace(machine, declared=None, seen=None, silence="", check=None)
+            return replace(machine, wish=_end_wish(machine))
         case ControllerSilent():
             return machine if machine.declared is None else replace(machine, silence=event.cause)
         case PowerAnswered():
@@ -122,11 +123,8 @@ def fold_decision(machine: Machine, event: Decisions, now: datetime) -> Machine:
         case MachinePowerWished():
             return restart_tries(replace(machine, wish=event.power, wishes=event.wish))
         case MachineMaintenanceChanged(maintenance=is_maintained, reason=reason):
-            is_left_alone = is_maintained or machine.state is MachineState.PRODUCTION
-            wish: Wish = "" if is_left_alone else "off"
-            return restart_tries(
-                replace(machine, is_maintained=is_maintained, reason=reason, wish=wish)
-            )
+            machine = replace(machine, is_maintained=is_maintained, reason=reason)
+            return restart_tries(replace(machine, wish=_end_wish(machine)))
         case MachineConditionChanged(type=type_):
             rest = machine.conditions
             if event.status:
@@ -134,6 +132,12 @@ def fold_decision(machine: Machine, event: Decisions, now: datetime) -> Machine:
             return replace(machine, conditions=rest.delete(type_))
         case _:
             assert_never(event)
+
+
+def _end_wish(machine: Machine) -> Wish:
+    """Return the wish for a machine of which operators want nothing: out of service it is off."""
+    is_left_alone = machine.is_maintained or machine.state is MachineState.PRODUCTION
+    return "" if is_left_alone else "off"
 
 
 def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machine:

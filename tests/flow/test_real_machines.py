@@ -952,6 +952,26 @@ def test_a_machine_out_of_service_comes_back_when_a_check_finds_nothing_wrong() 
     assert len(site.said(CommandAccepted)) == 4
 
 
+def test_a_machine_out_of_service_that_the_inventory_has_again_is_powered_off() -> None:
+    # given a machine whose wipe has failed, and which the inventory does not have any more
+    site, server = a_machine_to_wipe()
+    site.unsent().clear()
+    site.wait(4_000)
+    site.settle(2)
+    assert server.power is Power.OFF
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+    site.run()
+    server.set_power(is_on=True)
+
+    # when it is declared again
+    site.declare(NAME, wipes=True)
+    site.settle(5)
+
+    # then it is powered off, as it was to be before
+    assert server.power is Power.OFF
+    assert not site.machine(server).is_in_service
+
+
 def test_a_restart_at_any_moment_changes_nothing() -> None:
     # given a machine that was reset, by a process that is ended after each step
     site, server = a_requested_boot()

@@ -337,6 +337,7 @@ def _kinds() -> tuple[type[Message], ...]:
 @given(STEPS)
 @example([("assign", 0), ("delete", 0), ("assign", 0), ("break", 0), ("repair", 0), ("read", 0)])
 @example([("send", 0), ("boot", 0), ("wiped", 0), ("assign", 0), ("leave", 0), ("rename", 0)])
+@example([("wait", 3), ("leave", 0)])
 @example([("assign", 0), ("rename", 0), ("send", 0), ("read", 0), ("delete", 0), ("assign", 0)])
 def test_no_request_is_sent_twice_or_in_vain_and_in_the_end_the_machine_is_as_desired(
     steps: list[Step],
