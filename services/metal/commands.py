@@ -15,6 +15,7 @@ from nodepool.contract.events import (
     MachinePowerWished,
 )
 from nodepool.contract.keys import MachineKey
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.contract.real_machines import PROVIDER, Purpose
 
@@ -59,8 +60,9 @@ def _find_power_fault(machine: Machine) -> str:
     """Return why an operator cannot change the power of a machine, and what to do; else empty."""
     if machine.declared is None:
         return "the inventory does not have the machine: declare it first"
-    if machine.wipe_due is not None and not machine.is_maintained:
-        return "the machine is wiped: wait for that, or take it into maintenance first"
+    if machine.state is MachineState.ZAP and not machine.is_maintained:
+        what = "waits to be wiped" if machine.awaits_wipe else "is wiped"
+        return f"the machine {what}: wait for that, or take it into maintenance first"
     if machine.is_in_service:
         return "the machine is in service: reboot its Node, or take it into maintenance first"
     if machine.seen is not None and machine.seen.stranger:

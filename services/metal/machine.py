@@ -148,13 +148,14 @@ class Machine:
     declared: how the inventory has it; None if it does not.
     added_type: the type with which it was added; empty if it was not.
     added_serial: the serial number with which it was added; empty if that is not known.
+    declaration: the position of its first declaration in the log; 0 if that is not known.
     rival: why it must not serve, because it had another name; empty if it may.
     state: its place in the data centre.
     is_set_aside: whether it was taken out of service while it was free; a check ends that.
     wipes: whether it is wiped after each stay.
     is_unwiped: whether it was new, or a stay has begun, since it was wiped. Before it is added:
         whether it was not wiped under another name.
-    wipe: the number of its last wipe.
+    wipe: the number of its last wipe that has begun.
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if none is under way.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
@@ -181,6 +182,7 @@ class Machine:
     declared: Declared | None = None
     added_type: str = ""
     added_serial: str = ""
+    declaration: int = 0
     rival: str = ""
     state: MachineState = MachineState.PRODUCTION
     is_set_aside: bool = False
@@ -221,6 +223,16 @@ class Machine:
         """Whether services may give it to a NodePool."""
         is_in_place = bool(self.added_type) and self.state is MachineState.PRODUCTION
         return is_in_place and self.stay is None
+
+    @property
+    def awaits_wipe(self) -> bool:
+        """Whether it is to be wiped, and its wipe has not begun."""
+        return self.state is MachineState.ZAP and self.wipe_due is None
+
+    @property
+    def can_be_wiped(self) -> bool:
+        """Whether its power may be changed for a wipe now: nobody works on it, and it answers."""
+        return self.is_known and not self.is_maintained
 
     @property
     def is_known(self) -> bool:

@@ -7,7 +7,7 @@ from immutables import Map
 
 from metal.machine import READY, Check, Machine, Marks, Request, Seen, Wish
 from metal.power import end_request, forgets_at, note_power, restart_tries
-from metal.stays import free_or_wipe, leave_service, note_silence
+from metal.stays import begin_wipe, free_or_wipe, leave_service, note_silence
 from nodepool.contract import events as on
 from nodepool.contract.events import (
     ControllerReported,
@@ -141,7 +141,12 @@ def _end_wish(machine: Machine) -> Wish:
 
 
 def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machine:
-    """Return the machine with a request under way; earlier tries count for an hour."""
+    """Return the machine with a request under way; earlier tries count for an hour.
+
+    An earlier release has begun each wipe at once, so that its request may come before a turn.
+    """
+    if event.wipe > machine.wipe:
+        machine = begin_wipe(machine, now, event.wipe)
     forgotten = forgets_at(machine)
     if forgotten is not None and forgotten <= now:
         machine = restart_tries(machine)
@@ -163,15 +168,15 @@ Move = on.MachineAdded | on.MachineRepaired | on.MachineStateChanged | on.Machin
 """What was reported of the place of a machine."""
 
 
-def move_machine(machine: Machine, event: Move, now: datetime) -> Machine:
+def move_machine(machine: Machine, event: Move) -> Machine:
     """Return a machine in its new place; one that is back in service is tried anew."""
     match event:
         case on.MachineAdded():
-            return free_or_wipe(_add(machine, event), now)
+            return free_or_wipe(_add(machine, event))
         case on.MachineRepaired():
-            return free_or_wipe(replace(machine, check=None), now)
+            return free_or_wipe(replace(machine, check=None))
         case on.MachineWiped():
-            return free_or_wipe(replace(machine, is_unwiped=False, wipe_due=None), now)
+            return free_or_wipe(replace(machine, is_unwiped=False))
         case on.MachineStateChanged():
             was_free = machine.state is MachineState.PRODUCTION
             after = replace(

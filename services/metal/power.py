@@ -47,7 +47,8 @@ def find_desired(machine: Machine) -> Desired | None:
         reason = "new, and is wiped before its first stay" if is_new else "wiped after its stay"
         return Desired(on=True, reason=f"the machine is {reason}", run=run)
     if stay is None:
-        return Desired(on=False, reason="no NodePool has the machine")
+        why = "it waits to be wiped" if machine.awaits_wipe else "no NodePool has the machine"
+        return Desired(on=False, reason=why)
     if stay.outcome == "failed":
         return None
     pool = stay.pool

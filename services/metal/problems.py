@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from metal.machine import Declared, Machine, Stay
 from metal.power import find_stuck
+from metal.turns import WIPES_MAX
 from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.real_machines import MachineCondition
 
@@ -54,6 +55,7 @@ def _table(machine: Machine, now: datetime) -> Iterator[Problem]:
     yield Problem("OtherType", _late_wipes(machine, declared), _FIRST)
     yield Problem("Unfit", "; ".join(seen.unfit) if seen is not None else "", _FIRST)
     yield Problem("PowerStuck", find_stuck(machine, now), _NOTHING)
+    yield Problem("WipeWaits", _wait(machine), _NOTHING)
 
 
 def find_conditions(machine: Machine, now: datetime) -> Mapping[MachineCondition, str]:
@@ -91,6 +93,12 @@ def _maintenance(machine: Machine) -> str:
     if not machine.is_maintained:
         return ""
     return f"it is in maintenance: {machine.reason or 'no reason was given'}"
+
+
+def _wait(machine: Machine) -> str:
+    if not (machine.awaits_wipe and machine.can_be_wiped):
+        return ""
+    return f"it waits for its turn: {WIPES_MAX} machines of a zone are wiped at a time"
 
 
 def _late_wipes(machine: Machine, declared: Declared) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from metal.machine import BOOT_MAX, Declared, Machine, Stay
+from metal.machine import BOOT_MAX, IN_SERVICE, Declared, Machine, Stay
 from metal.nodes import request_check
 from metal.power import find_stuck
 from metal.problems import UNDECLARED, find_conditions, find_obstacle, find_outage, is_fit
@@ -68,7 +68,7 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.DEBUG)
     elif machine.state is MachineState.TRIAGE and declared is None:
         yield on.MachineStateChanged(zone=zone, machine=name, state=MachineState.RMA)
-    elif machine.state is not MachineState.PRODUCTION and _may_return(machine, now):
+    elif machine.state not in IN_SERVICE and _may_return(machine, now):
         yield on.MachineRepaired(zone=zone, machine=name)
     elif machine.is_set_aside and machine.check is None and not find_outage(machine, now):
         yield request_check(key, machine, "return")

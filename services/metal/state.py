@@ -20,7 +20,8 @@ from metal.names import (
 )
 from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
 from metal.power import find_stuck, forgets_at, restart_tries, retries_at
-from metal.stays import OfStay, begin_stay, fold_stay, hand_over
+from metal.stays import OfStay, begin_stay, begin_wipe, fold_stay, hand_over
+from metal.turns import Turns, find_next, note_turn
 from nodepool.contract import events as on
 from nodepool.contract.catalog import provider_of
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
@@ -38,7 +39,13 @@ from nodepool.contract.events import (
     PowerRequested,
     WipeEnded,
 )
-from nodepool.contract.keys import ClusterKey, MachineKey, cluster_key, cluster_of
+from nodepool.contract.keys import (
+    ClusterKey,
+    MachineKey,
+    cluster_key,
+    cluster_of,
+    machine_parts,
+)
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.contract.real_machines import PROVIDER
 from nodepool.service import Context
@@ -52,11 +59,13 @@ class State(WithWork[MachineKey]):
 
     agents: the clusters that an agent connects to Kubernetes.
     serials: the names of the machine with each serial number, in lower case.
+    turns: the wipes of each zone.
     """
 
     agents: Map[ClusterKey, bool] = Map()
     machines: Map[MachineKey, Machine] = Map()
     serials: Serials = Map()
+    turns: Map[str, Turns] = Map()
 
     def has_agent(self, stay: Stay) -> bool:
         """Return whether an agent reports the Node of a stay."""
@@ -72,7 +81,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case on.ClusterRegistered():
             return _fold_registration(state, message, now)
         case MachineDeclared():
-            return _declare(state, message, now)
+            return _declare(state, message, context)
         case on.CWNodeAssigned():
             return _change(state, message, now, partial(begin_stay, event=message, now=now))
         case on.CWNodeRegistered() | on.CWNodeRegistrationFailed() | on.CWNodeDeleted():
@@ -88,9 +97,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case MachineMaintenanceChanged() | MachineConditionChanged():
             return _change(state, message, now, partial(fold_decision, event=message, now=now))
         case on.MachineAdded() | on.MachineRepaired() | on.MachineStateChanged():
-            return _change(state, message, now, partial(move_machine, event=message, now=now))
+            return _change(state, message, now, partial(move_machine, event=message))
         case on.MachineWiped():
-            return _change(state, message, now, partial(move_machine, event=message, now=now))
+            return _change(state, message, now, partial(move_machine, event=message))
         case on.MachineBooted() | on.MachineFailed() | on.NodeVerified():
             return _change(state, message, now, partial(fold_report, event=message))
         case on.NodeConditionChanged() | on.NodeObserved():
@@ -133,7 +142,7 @@ def _observe(state: State, message: Seeing, now: datetime) -> State:
     return _store(state, message.machine_key, after, now)
 
 
-def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
+def _declare(state: State, event: MachineDeclared, context: Context) -> State:
     """Return the state with a machine as it is declared; a reading of another one is forgotten."""
     if provider_of(event.zone) != PROVIDER:
         return state
@@ -156,7 +165,10 @@ def _declare(state: State, event: MachineDeclared, now: datetime) -> State:
         machine = restart_tries(machine)
     if machine.added_type and not machine.added_serial:
         machine = replace(machine, added_serial=event.serial)
-    return _store(state, event.machine_key, replace(machine, declared=after), now)
+    if event.machine_key not in state.machines:
+        machine = replace(machine, declaration=context.position)
+    machine = replace(machine, declared=after)
+    return _store(state, event.machine_key, machine, context.time)
 
 
 def _fold_registration(state: State, event: on.ClusterRegistered, now: datetime) -> State:
@@ -172,16 +184,16 @@ def _fold_registration(state: State, event: on.ClusterRegistered, now: datetime)
 
 
 def _store(state: State, key: MachineKey, machine: Machine, now: datetime) -> State:
-    """Return the state with a machine, and with what follows for its name in the inventory."""
+    """Return the state with a machine, and with what follows for its names and for wipes."""
     before = state.machines.get(key, Machine())
     state = _put(state, key, machine, now)
     state = _note(state, note_declaration(state.serials, key, before, machine))
     state = _compare(state, key, now)
     state = _note(state, note_service(state.serials, key, state.machines[key]))
     names = state.serials.get(machine.added_serial.casefold())
-    if names is None or names.declared in ("", key):
-        return state
-    return _compare(state, names.declared, now)
+    if names is not None and names.declared not in ("", key):
+        state = _compare(state, names.declared, now)
+    return _give_turns(state, now)
 
 
 def _note(state: State, serials: Serials) -> State:
@@ -203,7 +215,25 @@ def _put(state: State, key: MachineKey, machine: Machine, now: datetime) -> Stat
     """Return the state with a machine and with its next moment."""
     due = _find_due(machine, now)
     work = state.work.drop(key) if due is None else state.work.clear_failures(key).put_at(key, due)
-    return replace(state, machines=state.machines.set(key, machine), work=work)
+    machines, turns = state.machines.set(key, machine), _note_turn(state.turns, key, machine)
+    return replace(state, machines=machines, turns=turns, work=work)
+
+
+def _note_turn(turns: Map[str, Turns], key: MachineKey, machine: Machine) -> Map[str, Turns]:
+    zone, _ = machine_parts(key)
+    before = turns.get(zone, Turns())
+    after = note_turn(before, key, machine)
+    return turns if after is before else turns.set(zone, after)
+
+
+def _give_turns(state: State, now: datetime) -> State:
+    """Return the state in which each machine is wiped whose turn has come."""
+    for zone in state.turns:
+        while (key := find_next(state.turns[zone])) is not None:
+            machine = state.machines[key]
+            state = _put(state, key, begin_wipe(machine, now, machine.wipe + 1), now)
+            state = replace(state, work=state.work.put(key))
+    return state
 
 
 def _find_due(machine: Machine, now: datetime) -> datetime | None:

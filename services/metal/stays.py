@@ -58,16 +58,16 @@ def fold_stay(
             return replace(machine, stay=replace(stay, asked=asked))
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             is_broken = isinstance(event, on.CWNodeRegistrationFailed) or event.triage
-            return end_stay(machine, now, is_broken=is_broken)
+            return end_stay(machine, is_broken=is_broken)
         case _:
             assert_never(event)
 
 
-def end_stay(machine: Machine, now: datetime, *, is_broken: bool) -> Machine:
+def end_stay(machine: Machine, *, is_broken: bool) -> Machine:
     """Return the machine after a stay: to be wiped, or off, and free or in triage."""
     machine = replace(machine, stay=None, check=None)
     if not is_broken:
-        return free_or_wipe(machine, now)
+        return free_or_wipe(machine)
     return leave_service(replace(machine, state=MachineState.TRIAGE))
 
 
@@ -79,21 +79,25 @@ def leave_service(machine: Machine) -> Machine:
     return restart_tries(replace(machine, wish=machine.wish if machine.is_maintained else "off"))
 
 
-def free_or_wipe(machine: Machine, now: datetime) -> Machine:
-    """Return the machine that nothing holds any more: to be wiped if it has to be, else free."""
-    machine = restart_tries(replace(machine, wish="", is_set_aside=False))
-    if not machine.is_unwiped:
-        return replace(machine, state=MachineState.PRODUCTION)
+def free_or_wipe(machine: Machine) -> Machine:
+    """Return the machine that nothing holds any more: it awaits its wipe if it needs one."""
+    state = MachineState.ZAP if machine.is_unwiped else MachineState.PRODUCTION
+    machine = replace(machine, state=state, wish="", is_set_aside=False, wipe_due=None)
+    return restart_tries(machine)
+
+
+def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
+    """Return the machine at the beginning of the wipe with this number."""
     declared = machine.declared
     minutes = declared.wipe_minutes if declared is not None else WIPE_MINUTES
-    return replace(
+    machine = replace(
         machine,
-        state=MachineState.ZAP,
-        wipe=machine.wipe + 1,
+        wipe=wipe,
         wipe_minutes=minutes,
         wipe_due=now + timedelta(minutes=minutes),
         wipe_end=None,
     )
+    return restart_tries(machine)
 
 
 def _instruct(machine: Machine, stay: Stay, event: on.NodeUpdated, now: datetime) -> Machine:

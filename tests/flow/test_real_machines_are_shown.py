@@ -10,6 +10,7 @@ from aggregator.decide import SERVICE as AGGREGATOR
 from aggregator.real_machines import ENTRIES_MAX, TEXT_MAX
 from aggregator.state import State
 from conformance.requests import deleted, registered
+from metal.turns import WIPES_MAX
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower
 from nodepool.contract.documents import field, items
@@ -201,6 +202,27 @@ def test_a_machine_shows_when_it_was_last_wiped() -> None:
     # then it says since when
     assert field(shown(site), "status", "lastWiped") is not None
     assert "wiped" in log_of(site)
+
+
+def test_a_machine_that_waits_for_its_wipe_says_so_until_its_turn_comes() -> None:
+    # given as many machines as are wiped at a time
+    site = Site(others=[AGGREGATOR])
+    for number in range(WIPES_MAX):
+        site.see(site.declare(f"g1{number:05}", wipes=True))
+
+    # when another one is declared
+    site.see(site.declare(NAME, wipes=True))
+
+    # then it says that it waits, and is shown as any machine that is to be wiped
+    (condition,) = items(shown(site), "status", "conditions")
+    assert field(shown(site), "status", "state") == "Zap"
+    assert field(shown(site), "status", "fault") == field(condition, "type") == "WipeWaits"
+    text = "it waits for its turn: 16 machines of a zone are wiped at a time"
+    assert field(condition, "message") == text
+    assert dict(values(site, REAL_MACHINES.name))[ZONE, H100, "WipeWaits"] == 1
+    site.settle(5)
+    assert field(shown(site), "status", "state") == "Free"
+    assert "WipeWaits is over" in log_of(site)
 
 
 def test_the_log_of_a_machine_is_bounded() -> None:

@@ -41,7 +41,8 @@ REAL_MACHINES: Final = Section(
         lines(
             "Real machines by condition",
             "Unfit: something has failed, or differs from the inventory. OtherMachine, OtherType: "
-            "the inventory says something else. PowerStuck: requests have no effect.",
+            "the inventory says something else. PowerStuck: requests have no effect. WipeWaits: "
+            "a machine waits for its turn to be wiped.",
             [
                 Query(
                     "sum by (condition) "

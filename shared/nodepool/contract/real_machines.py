@@ -34,7 +34,9 @@ BootFrom = Literal["", "cluster", "wipe"]
 """What a machine boots from once: its own setting, the profile for its cluster, or for a wipe."""
 Purpose = Literal["", "look", "verify", "return"]
 """Why a machine is checked: to see it, to verify its Node, or to bring it back into service."""
-MachineCondition = Literal["ControllerSilent", "OtherMachine", "OtherType", "Unfit", "PowerStuck"]
+MachineCondition = Literal[
+    "ControllerSilent", "OtherMachine", "OtherType", "Unfit", "PowerStuck", "WipeWaits"
+]
 """A problem of a machine, whether or not it is a Node.
 
 ControllerSilent: its controller does not answer.
@@ -43,4 +45,5 @@ OtherMachine: the machine at the address does not show the declared serial numbe
 OtherType: it was added with another type or serial number, or without the wipes that are declared.
 Unfit: a part has failed, or differs from the inventory.
 PowerStuck: requests have not brought it into the desired power state.
+WipeWaits: it is to be wiped, and as many machines of its zone are wiped as may be at a time.
 """
