@@ -11,7 +11,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import aiohttp
 from yarl import URL
 
 from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched
@@ -27,6 +26,7 @@ from nodepool.nats.log.streams import STREAM, provision
 from nodepool.nats.wire.connection import Connection, connect
 from redfish.emulator import Emulator
 from redfish.front import ENVIRONMENT, PASSWORD, SECRETS, USER, Front, fronted
+from redfish.images import ask
 from support.constants import H100, ZONE
 from testbed.ports import free_port
 
@@ -202,30 +202,15 @@ class Site:
 
     async def _configure(self, rig: Rig, address: str) -> None:
         """Read the configuration of a boot, as its image does; none once the boot is over."""
-        async with aiohttp.ClientSession() as session:
-            while True:
-                async with session.get(address) as answer:
-                    if answer.status == HTTPStatus.OK:
-                        rig.configs.append(await answer.json())
-                    if answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
-                        return
-                await asyncio.sleep(0.1)
+        reply = await ask("GET", address)
+        rig.configs += [reply.document] if reply.status == HTTPStatus.OK else []
 
     async def _report(self, rig: Rig, image: str, *, passed: bool) -> None:
         """Report the end of a wipe, as its image does, until the report is accepted."""
-        address = URL(image).query["report"]
         content = {"passed": passed} | ({} if passed else {"cause": "a disk has failed"})
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with session.post(address, json=content) as answer:
-                        if answer.status == HTTPStatus.NO_CONTENT and passed:
-                            rig.history.append(WIPED)
-                        if answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
-                            return
-                except aiohttp.ClientError:
-                    pass
-                await asyncio.sleep(0.1)
+        reply = await ask("POST", URL(image).query["report"], content)
+        if reply.status == HTTPStatus.NO_CONTENT and passed:
+            rig.history.append(WIPED)
 
     def declare(self) -> None:
         """Write the inventory of all machines."""

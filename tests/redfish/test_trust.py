@@ -1,7 +1,5 @@
 """Which certificates of controllers are trusted; others are sent nothing."""
 
-import hashlib
-import ssl
 from pathlib import Path
 
 import pytest
@@ -24,23 +22,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificates(tmp_path_factory.mktemp("controller"))
 
 
-def tls_of(made: Certificates) -> ssl.SSLContext:
-    """What a controller speaks TLS with."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(made.certificate, made.key)
-    return tls
-
-
-def fingerprint_of(made: Certificates) -> str:
-    """The SHA-256 fingerprint of the certificate of a controller."""
-    der = ssl.PEM_cert_to_DER_cert(made.certificate.read_text())
-    return hashlib.sha256(der).hexdigest()
-
-
 async def test_a_certificate_of_a_trusted_authority_is_trusted(
     machines: Emulator, controllers: Controllers, made: Certificates
 ) -> None:
-    async with fronted(machines.machine(), tls_of(made)) as front:
+    async with fronted(machines.machine(), made.tls) as front:
         reading = await controllers.open(front.place(ca_file=str(made.ca))).read()
 
     assert isinstance(reading, Reading)
@@ -49,8 +34,8 @@ async def test_a_certificate_of_a_trusted_authority_is_trusted(
 async def test_a_certificate_with_the_pinned_fingerprint_is_trusted(
     machines: Emulator, controllers: Controllers, made: Certificates
 ) -> None:
-    async with fronted(machines.machine(), tls_of(made)) as front:
-        reading = await controllers.open(front.place(fingerprint=fingerprint_of(made))).read()
+    async with fronted(machines.machine(), made.tls) as front:
+        reading = await controllers.open(front.place(fingerprint=made.fingerprint)).read()
 
     assert isinstance(reading, Reading)
 
@@ -59,7 +44,7 @@ async def test_a_certificate_of_another_authority_is_not_trusted_and_nothing_is_
     machines: Emulator, controllers: Controllers, made: Certificates, tmp_path: Path
 ) -> None:
     other = certificates(tmp_path)
-    async with fronted(machines.machine(), tls_of(made)) as front:
+    async with fronted(machines.machine(), made.tls) as front:
         failure = await controllers.open(front.place(ca_file=str(other.ca))).read()
 
         assert_untrusted(failure, "its certificate is not trusted: ")
@@ -70,7 +55,7 @@ async def test_a_certificate_for_another_host_is_not_trusted(
     machines: Emulator, controllers: Controllers, tmp_path: Path
 ) -> None:
     other = certificates(tmp_path, "DNS:bmc.example")
-    async with fronted(machines.machine(), tls_of(other)) as front:
+    async with fronted(machines.machine(), other.tls) as front:
         failure = await controllers.open(front.place(ca_file=str(other.ca))).read()
 
         assert_untrusted(failure, "IP address mismatch")
@@ -80,10 +65,10 @@ async def test_a_certificate_for_another_host_is_not_trusted(
 async def test_a_certificate_with_another_fingerprint_is_not_trusted_and_nothing_is_sent(
     machines: Emulator, controllers: Controllers, made: Certificates
 ) -> None:
-    async with fronted(machines.machine(), tls_of(made)) as front:
+    async with fronted(machines.machine(), made.tls) as front:
         failure = await controllers.open(front.place(fingerprint=OTHER)).read()
 
-        text = f"its certificate is sha256:{fingerprint_of(made)}, not the pinned"
+        text = f"its certificate is sha256:{made.fingerprint}, not the pinned"
         assert_untrusted(failure, text)
         assert front.received == []
 
@@ -91,8 +76,8 @@ async def test_a_certificate_with_another_fingerprint_is_not_trusted_and_nothing
 async def test_a_connection_to_one_controller_is_not_used_for_another_pin(
     machines: Emulator, controllers: Controllers, made: Certificates
 ) -> None:
-    async with fronted(machines.machine(), tls_of(made)) as front:
-        await controllers.open(front.place(fingerprint=fingerprint_of(made))).read()
+    async with fronted(machines.machine(), made.tls) as front:
+        await controllers.open(front.place(fingerprint=made.fingerprint)).read()
         front.received.clear()
 
         failure = await controllers.open(front.place(fingerprint=OTHER)).read()
@@ -139,8 +124,8 @@ async def test_authorities_that_cannot_be_read_are_named(
 async def test_one_connection_serves_a_reading_whatever_its_certificate_is_checked_by(
     machines: Emulator, controllers: Controllers, made: Certificates
 ) -> None:
-    for checks in ({"ca_file": str(made.ca)}, {"fingerprint": fingerprint_of(made)}):
-        async with fronted(machines.machine(), tls_of(made)) as front:
+    for checks in ({"ca_file": str(made.ca)}, {"fingerprint": made.fingerprint}):
+        async with fronted(machines.machine(), made.tls) as front:
             controller = controllers.open(front.place(**checks))
 
             await controller.read()
@@ -154,7 +139,7 @@ async def test_authorities_are_read_again_after_they_were_not_the_right_ones(
 ) -> None:
     file = tmp_path / "trusted.pem"
     file.write_bytes(certificates(tmp_path).ca.read_bytes())
-    async with fronted(machines.machine(), tls_of(made)) as front:
+    async with fronted(machines.machine(), made.tls) as front:
         controller = controllers.open(front.place(ca_file=str(file)))
         assert_untrusted(await controller.read(), "its certificate is not trusted")
 

@@ -1,5 +1,6 @@
 """Certificates of an authority that is made for a test."""
 
+import hashlib
 import shutil
 import ssl
 import subprocess
@@ -25,6 +26,19 @@ class Certificates:
     ca: Path
     certificate: Path
     key: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 fingerprint of the server's certificate, as 64 hex digits."""
+        der = ssl.PEM_cert_to_DER_cert(self.certificate.read_text())
+        return hashlib.sha256(der).hexdigest()
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """What the server speaks TLS with."""
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(self.certificate, self.key)
+        return tls
 
 
 def certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -> Certificates:

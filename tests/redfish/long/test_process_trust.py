@@ -1,7 +1,5 @@
 """The process of real machines trusts a controller by its certificate, or sends it nothing."""
 
-import hashlib
-import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,28 +20,20 @@ def made(folder: Path) -> Certificates:
     return certificates(folder)
 
 
-def pin_of(certificate: Path) -> str:
-    """The fingerprint of a certificate, as an inventory names it."""
-    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
-    return f"sha256:{hashlib.sha256(der).hexdigest()}"
-
-
 async def test_a_controller_that_is_not_trusted_is_a_condition_and_learns_no_credentials(
     machines: Emulator, tmp_path: Path
 ) -> None:
     own, other = made(tmp_path / "own"), made(tmp_path / "other")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(own.certificate, own.key)
     async with AsyncExitStack() as stack, a_site(machines, tmp_path, 0) as site:
         # given controllers with one certificate, two of which the inventory does not trust
         trust = (
-            {"fingerprint": pin_of(own.certificate)},
+            {"fingerprint": f"sha256:{own.fingerprint}"},
             {"caFile": str(own.ca)},
             {"fingerprint": OTHER},
             {"caFile": str(other.ca)},
         )
         for each in trust:
-            front = await stack.enter_async_context(fronted(machines.machine(), tls))
+            front = await stack.enter_async_context(fronted(machines.machine(), own.tls))
             site.add(front).trust = each
         site.declare()
         with site.process():
@@ -52,8 +42,8 @@ async def test_a_controller_that_is_not_trusted_is_a_condition_and_learns_no_cre
             await site.expect(MachineAdded, "m1")
             pinned = await site.expect(ControllerSilent, "m2")
             signed = await site.expect(ControllerSilent, "m3")
-            found = pin_of(own.certificate)
-            assert pinned.cause == f"Untrusted: its certificate is {found}, not the pinned one"
+            found = f"its certificate is sha256:{own.fingerprint}"
+            assert pinned.cause == f"Untrusted: {found}, not the pinned one"
             assert signed.cause.startswith("Untrusted: its certificate is not trusted: ")
             for machine in ("m2", "m3"):
                 silent = await site.expect(
