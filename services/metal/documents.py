@@ -1,8 +1,8 @@
 """Values of a reading from the documents of a controller, whatever these hold.
 
-The fields are those of the schemas ComputerSystem, Processor, EthernetInterface, Thermal and
-LogEntry of https://redfish.dmtf.org/schemas/v1/. A controller may send anything, so each function
-here takes any document: what is missing, of another type or too long is left out.
+The fields are those of the schemas ComputerSystem, Processor, EthernetInterface, Thermal, Manager
+and LogEntry of https://redfish.dmtf.org/schemas/v1/. A controller may send anything, so each
+function here takes any document: what is missing, of another type or too long is left out.
 """
 
 import math
@@ -139,6 +139,7 @@ def processors(documents: Iterable[Document]) -> tuple[Processor, ...]:
             kind=text(each, "ProcessorType") or "CPU",
             model=text(each, "Model") or text(each, "Name"),
             health=health(each),
+            firmware_version=text(each, "FirmwareVersion"),
         )
         for each in documents
         if is_present(each)

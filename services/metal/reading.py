@@ -39,6 +39,7 @@ class Part(StrEnum):
     NETWORK = "network"
     THERMAL = "thermal"
     LOG = "log"
+    CONTROLLER = "controller"
 
 
 ALL_PARTS: Final = frozenset(Part)
@@ -72,12 +73,14 @@ class Processor:
     name: its name in the machine, such as `GPU_SXM_1`.
     kind: `CPU`, `GPU` or another type of Redfish.
     model, health: of this part.
+    firmware_version: of this part; empty if the controller does not tell it.
     """
 
     name: str
     kind: str
     model: str
     health: Health
+    firmware_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ class Reading:
     serial, model, bios_version: of the machine; empty if the controller does not tell them.
     memory_gib, memory_health: of all memory; None if the size is not told.
     boot: the boot override as found; None if the controller has none.
+    controller_version: of the firmware of the controller; empty if it does not tell it, None if it
+        was not asked for.
     processors, macs, trips, log: the parts of the machine; None if the part was not asked for, or
         the controller does not have it. `log` holds the newest entries above the position that was
         asked for, oldest first.
@@ -143,6 +148,7 @@ class Reading:
     memory_gib: float | None = None
     memory_health: Health = Health.UNKNOWN
     boot: BootOverride | None = None
+    controller_version: str | None = None
     processors: tuple[Processor, ...] | None = None
     macs: tuple[str, ...] | None = None
     trips: tuple[Trip, ...] | None = None

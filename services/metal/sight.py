@@ -68,6 +68,7 @@ def see(
         last = known.reading
         reading = replace(
             reading,
+            controller_version=last.controller_version,
             processors=last.processors,
             macs=last.macs,
             trips=last.trips,

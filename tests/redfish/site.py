@@ -61,6 +61,7 @@ class Rig:
     end_wipe: ends the wipe that it has booted last.
     is_listed: whether the inventory has it.
     trust: the fields of the inventory that say how the certificate of its controller is checked.
+    firmware: the version of the firmware of its controller that the inventory expects, if any.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Rig:
     ends_wipe: bool | None = True
     is_listed: bool = True
     trust: dict[str, str] = field(default_factory=dict)
+    firmware: str = ""
     end_wipe: Callable[[], None] = field(default=lambda: None)
     entries: list[dict[str, str]] = field(default_factory=list)
 
@@ -120,7 +122,12 @@ class Rig:
                 "system": self.front.machine.id,
                 **self.trust,
             },
-            "expected": {"serial": self.expected, "memoryGib": MEMORY_GIB, "gpus": {"count": 0}},
+            "expected": {
+                "serial": self.expected,
+                "memoryGib": MEMORY_GIB,
+                "gpus": {"count": 0},
+                "controllerVersion": self.firmware,
+            },
         }
 
 

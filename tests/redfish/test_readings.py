@@ -58,6 +58,7 @@ async def test_a_machine_is_read_as_the_emulator_shows_it(
         health=Health.OK,
         memory_health=Health.OK,
         boot=BootOverride("Hdd", "Continuous", "UEFI"),
+        controller_version="1.00",
         macs=(front.machine.mac,),
         trips=(),
     )
@@ -216,6 +217,51 @@ async def test_the_version_of_the_bios_is_read(
 
         assert isinstance(reading, Reading)
         assert reading.bios_version == "2.4.1"
+
+
+async def test_the_firmware_of_the_controller_and_of_gpus_is_read_if_that_is_asked_for(
+    machines: Emulator, controllers: Controllers
+) -> None:
+    async with fronted(machines.machine()) as front:
+        front.add_part("Processors", CPU, GPU | {"FirmwareVersion": "96.00"})
+        controller = controllers.open(front.place())
+        parts = frozenset({Part.PROCESSORS, Part.CONTROLLER})
+
+        short, reading = await controller.read(NO_PARTS), await controller.read(parts)
+
+        assert isinstance(short, Reading)
+        assert isinstance(reading, Reading)
+        assert (short.controller_version, reading.controller_version) == (None, "1.00")
+        assert [each.firmware_version for each in reading.processors or ()] == ["", "96.00"]
+
+
+async def test_a_version_that_could_not_be_read_is_not_a_version_that_is_not_told(
+    machines: Emulator, controllers: Controllers
+) -> None:
+    async with fronted(machines.machine()) as front:
+        manager = "/redfish/v1/Managers/58893887-8974-2487-2389-841168418919"
+        front.changes[front.machine.id] = lambda system: system["Links"].update(
+            ManagedBy=[{"@odata.id": manager}]
+        )
+        front.status = {manager: 500}
+
+        reading = await controllers.open(front.place()).read(frozenset({Part.CONTROLLER}))
+
+        assert isinstance(reading, Reading)
+        assert reading.controller_version is None
+        assert [f"{manager} was answered with 500" in each for each in reading.unread] == [True]
+
+
+async def test_a_controller_that_says_nothing_of_itself_tells_no_version(
+    machines: Emulator, controllers: Controllers
+) -> None:
+    async with fronted(machines.machine()) as front:
+        front.changes[front.machine.id] = lambda system: system["Links"].pop("ManagedBy")
+
+        reading = await controllers.open(front.place()).read(frozenset({Part.CONTROLLER}))
+
+        assert isinstance(reading, Reading)
+        assert (reading.controller_version, reading.unread) == ("", ())
 
 
 async def test_a_hot_sensor_is_read_as_a_trip(machines: Emulator, controllers: Controllers) -> None:

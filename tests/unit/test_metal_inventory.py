@@ -207,6 +207,13 @@ MISTAKES = [
         "machines[1].expected.biosVersion",
         "must be the version of the BIOS as the controller tells it",
     ),
+    (
+        "count: 4",
+        "count: 4, firmwareVersion: ' 96'",
+        "",
+        "machines[1].expected.gpus.firmwareVersion",
+        "must be the version of the firmware as the controller tells it",
+    ),
     ("count: 4", "count: -1", "", "machines[1].expected.gpus.count", "between 0 and 64"),
     ("00-5C", "5C", "", "machines[0].expected.macs[0]", "is no MAC address; write six pairs"),
     ("file: /etc/bmc/r12", "file: r12", "", "controllers.credentials", "is no absolute path"),

@@ -19,17 +19,21 @@ from nodepool.contract.real_machines import Power
 EXPECTED = Expected(
     serial="SN1",
     memory_gib=2048,
-    gpus=Gpus(count=2, model="H100"),
+    gpus=Gpus(count=2, model="H100", firmware_version="96.00"),
     macs=("00:5C:52:31:3A:01",),
     bios_version="2.1",
+    controller_version="1.12",
 )
-GPUS = tuple(Processor(f"GPU_{n}", "GPU", "NVIDIA H100 80GB HBM3", Health.OK) for n in (1, 2))
+GPUS = tuple(
+    Processor(f"GPU_{n}", "GPU", "NVIDIA H100 80GB HBM3", Health.OK, "96.00") for n in (1, 2)
+)
 CPU = Processor("CPU_1", "CPU", "Xeon", Health.OK)
 WELL = Reading(
     power=Power.ON,
     health=Health.OK,
     serial="sn1",
     bios_version="2.1",
+    controller_version="1.12",
     memory_gib=2048.0,
     memory_health=Health.OK,
     processors=(CPU, *GPUS),
@@ -64,6 +68,22 @@ def test_the_expected_machine_has_no_differences_and_no_problems() -> None:
             {"bios_version": ""},
             "the controller tells no version of the BIOS, and 2.1 is expected",
         ),
+        (
+            {"controller_version": "1.11"},
+            "the firmware of the controller has version 1.11, and 1.12 is expected",
+        ),
+        (
+            {"controller_version": ""},
+            "the controller tells no version of its firmware, and 1.12 is expected",
+        ),
+        (
+            {"processors": (GPUS[0], replace(GPUS[1], firmware_version="95.00"))},
+            "the firmware of the GPU GPU_2 is 95.00, and 96.00 is expected",
+        ),
+        (
+            {"processors": (GPUS[0], replace(GPUS[1], firmware_version=""))},
+            "the firmware of the GPU GPU_2 is of no known version, and 96.00 is expected",
+        ),
         ({"memory_gib": None}, "the controller tells no memory, and 2048 GiB are expected"),
         ({"processors": (CPU, GPUS[0])}, "the machine has 1 GPUs, and 2 are expected"),
         (
@@ -92,16 +112,24 @@ def test_a_machine_without_power_is_compared_by_what_its_controller_can_know() -
     assert compare(EXPECTED, off) == ()
     assert compare(EXPECTED, replace(off, bios_version="")) == ()
     assert compare(EXPECTED, replace(off, bios_version="2.0")) != ()
+    assert compare(EXPECTED, replace(off, controller_version="1.11")) != ()
 
 
-def test_any_version_of_the_bios_will_do_if_none_is_given() -> None:
-    expected = EXPECTED.model_copy(update={"bios_version": ""})
+def test_any_version_will_do_if_none_is_given() -> None:
+    gpus = Gpus(count=2, model="H100")
+    update = {"bios_version": "", "controller_version": "", "gpus": gpus}
+    expected = EXPECTED.model_copy(update=update)
+    bare = tuple(replace(each, firmware_version="") for each in GPUS)
 
-    assert compare(expected, WELL) == compare(expected, replace(WELL, bios_version="")) == ()
+    assert compare(expected, WELL) == ()
+    untold = replace(WELL, bios_version="", controller_version="", processors=(CPU, *bare))
+    assert compare(expected, untold) == ()
 
 
 def test_parts_that_were_not_asked_for_are_not_compared() -> None:
-    assert compare(EXPECTED, replace(WELL, processors=None, macs=None)) == ()
+    short = replace(WELL, processors=None, macs=None, controller_version=None)
+
+    assert compare(EXPECTED, short) == ()
 
 
 def test_machines_with_the_same_serial_number_are_named_to_each_other() -> None:

@@ -17,7 +17,7 @@ from metal.host.redfish.limits import Limits
 from metal.host.replica import MetalReplica, Stored
 from metal.host.term import NEVER, Polled, Term
 from metal.machine import Machine
-from metal.reading import ALL_PARTS, LOG_START, Reading
+from metal.reading import ALL_PARTS, LOG_START, Part, Reading
 from metal.replies import Failure, Trouble
 from metal.sight import build_report, has_moved, is_news, recall_faults, see, without_secrets
 from nodepool.contract.events import (
@@ -231,7 +231,9 @@ class Poller:
                 return found
             polled.is_complete = True
         above = sight.above if sight is not None and sight.above is not None else LOG_START
-        return await managed.controller.read(ALL_PARTS, above)
+        is_compared = bool(managed.known.expected.controller_version)
+        parts = ALL_PARTS if is_compared else ALL_PARTS - {Part.CONTROLLER}
+        return await managed.controller.read(parts, above)
 
     def _note_reading(
         self, term: Term, key: MachineKey, polled: Polled, found: Reading, checks: int

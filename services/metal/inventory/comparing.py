@@ -14,14 +14,15 @@ def compare(expected: Expected, reading: Reading) -> tuple[str, ...]:
     """Return a sentence for each difference of its parts; none if they are the expected ones.
 
     Parts that were not asked for are not compared. A controller may not see the memory and the
-    GPUs of a machine without power, so both are compared only while the machine is on. A version
-    of the BIOS that the controller tells is always compared.
+    GPUs of a machine without power, so both are compared only while the machine is on. Versions
+    that the controller tells of the BIOS and of itself are always compared.
     """
     return tuple(_differences(expected, reading))
 
 
 def _differences(expected: Expected, reading: Reading) -> Iterator[str]:
     yield from _bios(expected, reading)
+    yield from _controller(expected, reading)
     if reading.power is Power.ON:
         yield from _memory(expected, reading)
         yield from _gpus(expected, reading)
@@ -39,6 +40,15 @@ def _bios(expected: Expected, reading: Reading) -> Iterator[str]:
         yield f"the BIOS has version {found}, and {wanted} is expected"
     elif reading.power is Power.ON:
         yield f"the controller tells no version of the BIOS, and {wanted} is expected"
+
+
+def _controller(expected: Expected, reading: Reading) -> Iterator[str]:
+    wanted, found = expected.controller_version, reading.controller_version
+    if found is None or wanted in ("", found):
+        return
+    what = f"the firmware of the controller has version {found}" if found else ""
+    what = what or "the controller tells no version of its firmware"
+    yield f"{what}, and {wanted} is expected"
 
 
 def _memory(expected: Expected, reading: Reading) -> Iterator[str]:
@@ -59,6 +69,11 @@ def _gpus(expected: Expected, reading: Reading) -> Iterator[str]:
     for gpu in others:
         model = gpu.model or "of no known model"
         yield f"the GPU {gpu.name} is {model}, and {wanted.model} is expected"
+    version = wanted.firmware_version
+    for gpu in gpus:
+        if version and gpu.firmware_version != version:
+            found = gpu.firmware_version or "of no known version"
+            yield f"the firmware of the GPU {gpu.name} is {found}, and {version} is expected"
 
 
 def describe_twin(serial: str, other: str) -> str:

@@ -51,10 +51,16 @@ class Controller(Access):
 
 
 class Gpus(Value):
-    """The GPUs of a machine: how many, and a part of the name of their model."""
+    """The GPUs of a machine.
+
+    count: how many there are. model: a part of the name of their model.
+    firmware_version: the version of the firmware of each, as its controller tells it; empty if any
+        will do.
+    """
 
     count: int
     model: str = ""
+    firmware_version: str = ""
 
 
 class Expected(Value):
@@ -64,7 +70,8 @@ class Expected(Value):
     memory_gib: its memory, as its controller tells it.
     gpus: its GPUs; those of its instance type if they are not given.
     macs: MAC addresses that it has among others.
-    bios_version: the version of its BIOS, as its controller tells it; empty if any will do.
+    bios_version, controller_version: the versions of its BIOS and of the firmware of its
+        controller, as its controller tells them; empty if any will do.
     """
 
     serial: str
@@ -72,6 +79,7 @@ class Expected(Value):
     gpus: Gpus | None = None
     macs: tuple[str, ...] = ()
     bios_version: str = ""
+    controller_version: str = ""
 
 
 class Machine(Value):

@@ -15,7 +15,14 @@ from metal.inventory.addresses import (
     reference_fault,
 )
 from metal.inventory.faults import Fault, FaultOf, Path
-from metal.inventory.model import BootProfile, InventoryDocument, Machine, Rack, WipeProfile
+from metal.inventory.model import (
+    BootProfile,
+    Expected,
+    InventoryDocument,
+    Machine,
+    Rack,
+    WipeProfile,
+)
 from metal.inventory.unique import Unique
 from nodepool.contract import grammar
 from nodepool.contract.catalog import is_offered, rack_size, type_fault, zone_fault
@@ -148,9 +155,9 @@ def _expected(path: Path, machine: Machine) -> Iterator[FaultOf]:
     expected = machine.expected
     if reason := _told_fault("the serial number", expected.serial):
         yield (*path, "serial"), reason
-    version = expected.bios_version
-    if version and (reason := _told_fault("the version of the BIOS", version)):
-        yield (*path, "biosVersion"), reason
+    for where, what, version in _versions(expected):
+        if version and (reason := _told_fault(f"the version of {what}", version)):
+            yield (*path, *where), reason
     if not 1 <= expected.memory_gib <= MEMORY_GIB_MAX:
         yield (*path, "memoryGib"), f"must lie between 1 and {MEMORY_GIB_MAX}"
     if expected.gpus is not None and not 0 <= expected.gpus.count <= GPUS_MAX:
@@ -161,3 +168,11 @@ def _expected(path: Path, machine: Machine) -> Iterator[FaultOf]:
         if not plain_mac(mac):
             cause = "is no MAC address; write six pairs of hex digits, such as 00:5c:52:31:3a:9c"
             yield (*path, "macs", index), cause
+
+
+def _versions(expected: Expected) -> Iterator[tuple[Path, str, str]]:
+    """Yield where each version of a firmware is given, of what it is, and the version."""
+    yield ("biosVersion",), "the BIOS", expected.bios_version
+    yield ("controllerVersion",), "the firmware of the controller", expected.controller_version
+    if expected.gpus is not None:
+        yield ("gpus", "firmwareVersion"), "the firmware", expected.gpus.firmware_version

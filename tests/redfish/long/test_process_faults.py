@@ -261,3 +261,28 @@ async def test_a_rack_that_loses_its_power_is_powered_on_again_once(
 
         assert all(rig.booted == [NODE_IMAGE] * 2 for rig in site.rigs.values())
         audit(site)
+
+
+async def test_the_firmware_of_a_controller_is_compared_and_asked_for_if_the_inventory_has_it(
+    machines: Emulator, tmp_path: Path
+) -> None:
+    async with a_site(machines, tmp_path, 2) as site:
+        # given a machine of which the inventory expects a firmware, and one of which it does not
+        compared, other = site.rigs.values()
+        compared.firmware = "2.0"
+        site.declare()
+        with site.process():
+            # then the first one is kept out with both versions, and only its controller is asked
+            await added(site, other.name)
+            unfit = await site.expect(MachineConditionChanged, compared.name, type="Unfit")
+            text = "the firmware of the controller has version 1.00, and 2.0 is expected"
+            assert unfit.message == text
+            assert any("/Managers/" in each for each in compared.front.received)
+            assert not any("/Managers/" in each for each in other.front.received)
+
+            # when the inventory has the version that is there, then it is added
+            compared.firmware = "1.00"
+            site.declare()
+            await added(site, compared.name)
+
+        audit(site)

@@ -56,7 +56,7 @@ class Collector:
     async def read(self, wanted: frozenset[Part], above: Position, most: int) -> Reading:
         """Return a reading with these parts; raise Fault if the controller gives no system."""
         system, _ = await self.system()
-        processors = macs = trips = log = None
+        processors = macs = trips = log = version = None
         if Part.PROCESSORS in wanted:
             processors = await self._members(link(system, "Processors"))
         if Part.NETWORK in wanted:
@@ -65,6 +65,8 @@ class Collector:
             trips = await self._thermals(system)
         if Part.LOG in wanted:
             log = await self._entries(system)
+        if Part.CONTROLLER in wanted:
+            version = await self._version(system)
         return Reading(
             power=documents.power(system),
             health=documents.health(system),
@@ -75,6 +77,7 @@ class Collector:
             memory_gib=documents.number(system, "MemorySummary", "TotalSystemMemoryGiB"),
             memory_health=documents.health(system, "MemorySummary"),
             boot=documents.boot_override(system),
+            controller_version=version,
             processors=None if processors is None else documents.processors(processors),
             macs=None if macs is None else documents.macs(macs),
             trips=None if trips is None else documents.trips(trips),
@@ -231,11 +234,21 @@ class Collector:
             page = _next_page(collection)
         return [*first, *last]
 
+    async def _version(self, system: Document) -> str | None:
+        """Return the version of the firmware of the controller; None if that could not be read."""
+        before = len(self.unread)
+        manager = await self._manager(system)
+        return text(manager, "FirmwareVersion") if len(self.unread) == before else None
+
+    async def _manager(self, system: Document) -> Document:
+        """Return what the controller says of itself; an empty document if it says nothing."""
+        managers = parts(system, "Links", "ManagedBy")
+        return (await self._try(link(managers[0])) if managers else None) or {}
+
     async def _find_log(self, system: Document) -> str:
         services = link(system, "LogServices")
-        managers = parts(system, "Links", "ManagedBy")
-        if not services and managers:
-            services = link(await self._try(link(managers[0])), "LogServices")
+        if not services:
+            services = link(await self._manager(system), "LogServices")
         listed = await self._list(services, self.limits.members) or ()
         read = [await self._member(each) for each in listed]
         logs = [each for each in read if each is not None]
