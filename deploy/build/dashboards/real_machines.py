@@ -75,7 +75,7 @@ REAL_MACHINES: Final = Section(
         lines(
             "Inventories that were read",
             "A refused inventory has a line for each fault in the log of `metal`; the previous "
-            "inventory stays in force.",
+            "inventory stays in force until a restart.",
             [Query(count(of_metal.INVENTORIES, by="result", window=RATE), "{{result}}")],
             stairs=True,
             decimals=0,
@@ -85,7 +85,7 @@ REAL_MACHINES: Final = Section(
         stat(
             "Inventories refused",
             "Replicas whose inventory file has a fault now; the last inventory without a fault "
-            "stays in force.",
+            "stays in force until a restart.",
             f"sum({of_metal.INVENTORY_REFUSED.name})",
             steps=ANY_IS_A_WARNING,
             height=8,
