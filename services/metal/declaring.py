@@ -30,6 +30,18 @@ def build_declaration(known: KnownMachine) -> MachineDeclared:
     )
 
 
+def read_declaration(event: MachineDeclared) -> Declared:
+    """Return a machine as an event declares it."""
+    return Declared(
+        event.instance_type,
+        event.labels,
+        event.wipes,
+        event.wipe_minutes,
+        event.digest,
+        event.serial,
+    )
+
+
 def is_declared(declared: Declared | None, declaration: MachineDeclared) -> bool:
     """Return whether the log already has this declaration of a machine."""
     return declared is not None and _content(declared) == _content(declaration)

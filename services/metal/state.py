@@ -9,7 +9,8 @@ from typing import assert_never
 from immutables import Map
 
 from metal import Hears, Says
-from metal.machine import Declared, Machine, Stay
+from metal.declaring import read_declaration
+from metal.machine import Machine, Stay
 from metal.names import (
     Names,
     Serials,
@@ -148,14 +149,6 @@ def _declare(state: State, event: MachineDeclared, context: Context) -> State:
         return state
     machine = state.machines.get(event.machine_key, Machine())
     before = machine.declared
-    after = Declared(
-        event.instance_type,
-        event.labels,
-        event.wipes,
-        event.wipe_minutes,
-        event.digest,
-        event.serial,
-    )
     if before is None or before.digest != event.digest:
         # It may be another machine, which has not booted what is under way: a wipe, or a Node.
         stay = machine.stay
@@ -167,7 +160,7 @@ def _declare(state: State, event: MachineDeclared, context: Context) -> State:
         machine = replace(machine, added_serial=event.serial)
     if event.machine_key not in state.machines:
         machine = replace(machine, declaration=context.position)
-    machine = replace(machine, declared=after)
+    machine = replace(machine, declared=read_declaration(event))
     return _store(state, event.machine_key, machine, context.time)
 
 

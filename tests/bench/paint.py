@@ -1,7 +1,5 @@
 """When a browser that has no file of the console yet first shows something of a page."""
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
@@ -10,6 +8,7 @@ from urllib.parse import urljoin
 from playwright.async_api import Browser, ViewportSize, async_playwright
 
 from bench.table import NOT_MEASURED
+from support.chromium import CHROMIUM, launch
 
 TIMES: Final = 15
 SCREEN: Final[ViewportSize] = {"width": 1280, "height": 900}
@@ -26,12 +25,10 @@ async def measure_paint(page: str, cookies: Mapping[str, str]) -> str:
 
     Each try has an empty cache. If there is no Chromium, say that nothing was measured.
     """
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+    if CHROMIUM is None:
         return f"{NOT_MEASURED}needs the program chromium"
-    sandbox = [] if os.getuid() else ["--no-sandbox"]
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=chromium, args=sandbox)
+        browser = await launch(driver)
         # The first page of a browser also pays for what all later ones share.
         await _time(browser, page, cookies)
         tries = [

@@ -1,8 +1,6 @@
 """A browser that the stories of a process share, and tabs of it in which users have signed in."""
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
@@ -26,8 +24,8 @@ from playwright.async_api import (
 from bus.accounts import ORG
 from bus.consoles import World
 from bus.harness import PATIENCE_S
+from support.chromium import CHROMIUM, launch
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("needs the program chromium", allow_module_level=True)
 
@@ -78,9 +76,7 @@ class Shared:
             with suppress(Error):
                 return await self._browser.new_context(**given)
         assert self._driver is not None
-        sandbox = [] if os.getuid() else ["--no-sandbox"]
-        launch = self._driver.chromium.launch
-        self._browser = await launch(executable_path=CHROMIUM, args=sandbox)
+        self._browser = await launch(self._driver)
         return await self._browser.new_context(**given)
 
     def close(self) -> None:

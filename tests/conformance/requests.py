@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     NodeUpdated,
 )
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
+from support.constants import H100, ZONE
 
 ORG, CLUSTER, POOL = "acme", "prod", "train"
 
@@ -38,6 +39,21 @@ def of_node(stay: CWNodeAssigned) -> OfNode:
         "zone": stay.zone,
         "assignment": stay.assignment,
     }
+
+
+def stay_of(machine: str, assignment: int = 1) -> CWNodeAssigned:
+    """A stay of a machine in a NodePool."""
+    return CWNodeAssigned(
+        org=ORG,
+        cluster=CLUSTER,
+        pool=POOL,
+        node=machine,
+        zone=ZONE,
+        assignment=assignment,
+        uid="u",
+        instance_type=H100,
+        message="assigned",
+    )
 
 
 def connected(cluster: str, zone: str) -> ClusterRegistered:

@@ -1,20 +1,16 @@
 """The provider of real machines keeps to the contract of providers, over a log in memory."""
 
-from dataclasses import replace
-
 import pytest
 
 from conformance.metal import MetalTrial
 from conformance.scenarios import STORIES, Story
-from nodepool.contract.catalog import ZONES
-from support.constants import ZONE
+from redfish.program import zones_of_metal
 
 
 @pytest.fixture(autouse=True)
 def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog in which a zone belongs to `metal`."""
-    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
-    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones_of_metal())
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)

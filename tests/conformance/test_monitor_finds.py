@@ -14,11 +14,11 @@ from conformance.requests import deleted
 from conformance.scenarios import Story
 from fleet.decide import service
 from nodepool.contract import events as on
-from nodepool.contract.catalog import ZONES
 from nodepool.contract.messages import Message
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.providers import ProviderDuty, ProviderRule
 from nodepool.service import AnyService, Context
+from redfish.program import zones_of_metal
 from support.providers.monitor import Monitor
 from support.simulation.faults import with_events
 
@@ -222,8 +222,7 @@ def test_the_monitor_finds_machines_in_a_zone_of_another_provider(
 ) -> None:
     # given a catalog in which the zone belongs to another provider, and a fleet that does not look
     zone = FleetMachines.zone
-    zones = {**ZONES, zone: replace(ZONES[zone], provider="metal")}
-    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones_of_metal(zone))
     monkeypatch.setattr("fleet.refusal.provider_fault", lambda _zone, _provider: None)
 
     # when it adds a machine there

@@ -11,10 +11,17 @@ import pytest
 
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
+from redfish.program import zones_of_metal
 from support.harness import Harness
 from support.live import LiveHarness
 from support.world_harness import WorldHarness
 from testbed.ports import free_port
+
+
+@pytest.fixture
+def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog in which a zone belongs to `metal`."""
+    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones_of_metal())
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """A real machine that is new is wiped before its first stay, whatever its name was before."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from conformance.requests import deleted, not_registered
-from nodepool.contract.catalog import ZONES
+from conformance.requests import deleted, not_registered, stay_of
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
     CommandRefused,
@@ -26,17 +24,11 @@ from nodepool.contract.keys import machine_key
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.real_machines import Power
 from nodepool.placement.machines import Inventory, MachineChanged
-from support.constants import CLUSTER, H100, ORG, ZONE
+from support.constants import ZONE
 from support.real_machines import Server, Site
 
+pytestmark = pytest.mark.usefixtures("zone_of_metal")
 NAME, NEXT_NAME = "g000001", "g000002"
-
-
-@pytest.fixture(autouse=True)
-def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalog in which a zone belongs to `metal`."""
-    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
-    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
 
 
 def a_new_machine(power: Power = Power.OFF) -> tuple[Site, Server]:
@@ -45,21 +37,6 @@ def a_new_machine(power: Power = Power.OFF) -> tuple[Site, Server]:
     server = site.declare(NAME, power, wipes=True)
     site.see(server)
     return site, server
-
-
-def assigned(name: str = NAME, number: int = 1) -> CWNodeAssigned:
-    """A stay of a machine in a NodePool."""
-    return CWNodeAssigned(
-        org=ORG,
-        cluster=CLUSTER,
-        pool="train",
-        node=name,
-        zone=ZONE,
-        assignment=number,
-        uid="u",
-        instance_type=H100,
-        message="assigned",
-    )
 
 
 def boots_of(server: Server) -> Sequence[str]:
@@ -117,7 +94,7 @@ def test_a_machine_that_is_added_again_under_another_name_is_wiped_before_its_fi
     # given a machine that has left the inventory in the middle of a stay, so that it is not wiped
     site, server = a_new_machine()
     site.settle(5)
-    site.tell(assigned())
+    site.tell(stay_of(NAME))
     site.settle(2)
     site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
     site.settle(2)
@@ -148,7 +125,7 @@ def a_node() -> tuple[Site, Server]:
     site = Site()
     server = site.declare(NAME, wipes=True, serial="SN1")
     site.settle(5)
-    site.tell(assigned())
+    site.tell(stay_of(NAME))
     site.settle(3)
     assert boots_of(server) == ["wipe", "cluster"]
     return site, server
@@ -172,7 +149,7 @@ def test_a_machine_that_is_renamed_under_its_node_is_not_touched_before_that_is_
     )
 
     # when its Node is gone
-    site.tell(deleted(assigned()))
+    site.tell(deleted(stay_of(NAME)))
     site.settle(5)
 
     # then it is added under its new name, wiped, and free
@@ -233,7 +210,7 @@ def test_a_machine_waits_until_the_inventory_has_it_under_one_name_only() -> Non
 def test_a_machine_that_was_not_wiped_is_wiped_under_its_next_name_in_any_rack(wipes: bool) -> None:
     # given a machine whose Node is gone, and which is not wiped yet
     site, server = a_node()
-    site.tell(deleted(assigned()))
+    site.tell(deleted(stay_of(NAME)))
     site.run()
     site.unsent().clear()
 
@@ -250,17 +227,17 @@ def test_a_machine_that_was_not_wiped_is_wiped_under_its_next_name_in_any_rack(w
 def test_a_machine_does_not_get_an_earlier_name_back_before_it_is_wiped() -> None:
     # given a machine that was wiped, got another name, and a Node under that name
     site, server = a_node()
-    site.tell(deleted(assigned()))
+    site.tell(deleted(stay_of(NAME)))
     site.settle(6)
     again = rename(site, server, NEXT_NAME)
     site.settle(6)
-    site.tell(assigned(NEXT_NAME))
+    site.tell(stay_of(NEXT_NAME))
     site.settle(3)
 
     # when it gets its first name back, and its Node is gone
     first = rename(site, again, NAME)
     site.settle(2)
-    site.tell(deleted(assigned(NEXT_NAME)))
+    site.tell(deleted(stay_of(NEXT_NAME)))
     site.settle(6)
 
     # then it is free under neither name, and says what to do
@@ -340,9 +317,9 @@ def test_a_wipe_of_another_machine_under_its_name_frees_no_machine(
     site = Site()
     server = site.declare(NAME, wipes=True, serial="SN1")
     site.settle(5)
-    site.tell(assigned())
+    site.tell(stay_of(NAME))
     site.settle(2)
-    site.tell(deleted(assigned()))
+    site.tell(deleted(stay_of(NAME)))
     site.run()
     site.send()
     site.see(server)
@@ -457,14 +434,14 @@ def test_a_new_machine_that_a_nodepool_gets_before_it_is_wiped_does_not_boot() -
     site, server = a_new_machine()
 
     # when a NodePool gets it all the same
-    site.tell(assigned())
+    site.tell(stay_of(NAME))
     site.settle(3)
 
     # then its boot has failed, and it is wiped once it is repaired
     (failed,) = site.said(MachineFailed)
     assert "not wiped" in failed.cause
     assert not site.said(MachineBooted)
-    site.tell(not_registered(assigned()), VerifyMachine(zone=ZONE, machine=NAME))
+    site.tell(not_registered(stay_of(NAME)), VerifyMachine(zone=ZONE, machine=NAME))
     site.settle(6)
     assert "cluster" not in boots_of(server)
     assert [each.assignment for each in site.said(MachineWiped)] == [1]

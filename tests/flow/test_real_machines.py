@@ -1,11 +1,10 @@
 """Each power request to a real machine is sent at most once, whatever fails around it."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-from conformance.requests import asked, deleted, not_registered, registered, updated
+from conformance.requests import asked, deleted, not_registered, registered, stay_of, updated
 from metal.power import find_boot
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
@@ -13,7 +12,6 @@ from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     ControllerSilent,
-    CWNodeAssigned,
     MachineAdded,
     MachineBooted,
     MachineCheckRequested,
@@ -33,17 +31,12 @@ from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.real_machines import Power
 from nodepool.engine.snapshot import dump
-from support.constants import A100, CLUSTER, H100, ORG, ZONE
+from support.constants import A100, H100, ORG, ZONE
 from support.real_machines import Happens, Server, Site
 
+pytestmark = pytest.mark.usefixtures("zone_of_metal")
 NAME = "g000001"
-
-
-@pytest.fixture(autouse=True)
-def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalog in which a zone belongs to `metal`."""
-    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
-    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+STAY = stay_of(NAME)
 
 
 def a_free_machine(replicas: int = 1, *, wipes: bool = False) -> tuple[Site, Server]:
@@ -63,25 +56,10 @@ def wiped_after(site: Site) -> list[int]:
     return [each.assignment for each in site.said(MachineWiped) if each.assignment]
 
 
-def assigned(number: int = 1) -> CWNodeAssigned:
-    """The stay of the machine in a NodePool."""
-    return CWNodeAssigned(
-        org=ORG,
-        cluster=CLUSTER,
-        pool="train",
-        node=NAME,
-        zone=ZONE,
-        assignment=number,
-        uid="u",
-        instance_type=H100,
-        message="assigned",
-    )
-
-
 def a_requested_boot(replicas: int = 1) -> tuple[Site, Server]:
     """A machine that has to be powered on; the request is stored, and not sent."""
     site, server = a_free_machine(replicas)
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
     assert [each.action for each in site.said(PowerRequested)] == ["on"]
     return site, server
@@ -94,7 +72,7 @@ def a_node() -> tuple[Site, Server]:
     server.go_on()
     site.see(server)
     assert len(site.said(MachineBooted)) == 1
-    site.tell(registered(assigned()))
+    site.tell(registered(STAY))
     site.run()
     return site, server
 
@@ -137,9 +115,9 @@ def test_a_machine_that_another_one_has_replaced_is_not_touched() -> None:
     site.see(server, stranger="the serial number is A, and B is expected")
 
     # when the Node is rebooted, and deleted
-    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.tell(updated(STAY, NodePhase.REBOOTING, boot=1))
     site.wait(600)
-    site.tell(deleted(assigned(), triage=True))
+    site.tell(deleted(STAY, triage=True))
     site.wait(600)
 
     # then the other machine goes on, and the reboot has failed with the reason
@@ -156,9 +134,9 @@ def test_another_machine_in_the_place_of_that_of_a_node_does_not_speak_for_the_n
     site = Site()
     server = site.declare(NAME, serial="SN1")
     site.settle(2)
-    site.tell(assigned())
+    site.tell(STAY)
     site.settle(3)
-    site.tell(registered(assigned()))
+    site.tell(registered(STAY))
     site.see(server)
 
     # when another machine, which runs, is declared under its name, or found at its address
@@ -176,7 +154,7 @@ def test_another_machine_in_the_place_of_that_of_a_node_does_not_speak_for_the_n
         digest="another" if what == "declared" else "d",
         stranger="SN2" if what == "shown" else "",
     )
-    site.tell(asked(assigned(), 1))
+    site.tell(asked(STAY, 1))
     site.run()
     told = [(each.type, each.status, each.request) for each in site.said(NodeConditionChanged)]
     assert told == [("Ready", "Unknown", 0), ("Ready", "Unknown", 1)]
@@ -193,9 +171,9 @@ def test_a_verification_does_not_judge_another_machine_under_the_name_of_the_nod
     site = Site()
     server = site.declare(NAME, serial="SN1")
     site.settle(2)
-    site.tell(assigned())
+    site.tell(STAY)
     site.settle(3)
-    site.tell(registered(assigned(), NodePhase.VERIFYING))
+    site.tell(registered(STAY, NodePhase.VERIFYING))
     site.run()
 
     # when another machine is declared under its name, which lacks a part
@@ -216,7 +194,7 @@ def test_a_reading_of_an_earlier_declaration_is_ignored() -> None:
     site, server = a_free_machine()
     site.declare(NAME, digest="other")
     site.see(server, stranger="the serial number is A, and B is expected")
-    site.tell(assigned())
+    site.tell(STAY)
 
     # then only a reading at the new address counts
     site.run()
@@ -229,7 +207,7 @@ def test_a_reading_of_an_earlier_declaration_is_ignored() -> None:
 def test_a_machine_keeps_the_type_with_which_it_was_added() -> None:
     site, _ = a_free_machine()
 
-    site.tell(MachineDeclared(zone=ZONE, machine=NAME, instance_type=A100, digest="d"), assigned())
+    site.tell(MachineDeclared(zone=ZONE, machine=NAME, instance_type=A100, digest="d"), STAY)
     site.run()
 
     (failed,) = site.said(MachineFailed)
@@ -351,7 +329,7 @@ def test_a_request_that_is_refused_is_made_three_times_and_the_boot_has_failed()
     assert "3 times" in failed.cause
     site.settle(90)
     assert site.actions(server) == ["on"] * 3
-    site.tell(not_registered(assigned()))
+    site.tell(not_registered(STAY))
     site.settle(5)
     assert server.power is Power.OFF
 
@@ -390,7 +368,7 @@ def test_a_reading_from_before_the_deadline_proves_nothing() -> None:
 def test_nothing_is_asked_because_of_a_reading_that_is_late() -> None:
     # given a machine that is powered off after its stay, as a reading shows
     site, server = a_node()
-    site.tell(deleted(assigned()))
+    site.tell(deleted(STAY))
     site.run()
     site.send()
     site.see(server)
@@ -420,7 +398,7 @@ def test_a_machine_that_was_powered_on_by_hand_after_a_refusal_boots_anew() -> N
 def test_a_reboot_is_off_and_then_on() -> None:
     site, server = a_node()
 
-    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.tell(updated(STAY, NodePhase.REBOOTING, boot=1))
     site.settle(5)
 
     assert site.actions(server) == ["on", "shutdown", "on"]
@@ -430,7 +408,7 @@ def test_a_reboot_is_off_and_then_on() -> None:
 def test_a_system_that_does_not_shut_down_loses_its_power() -> None:
     site, server = a_node()
 
-    site.tell(updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.tell(updated(STAY, NodePhase.REBOOTING, boot=1))
     site.run()
     site.send(happens="never")
     site.settle(12)
@@ -444,7 +422,7 @@ def test_a_stay_that_ends_while_a_request_is_under_way_leaves_the_machine_off() 
     site.send(outcome="unknown", happens="later")
 
     # when the NodePool gives the machine back before that
-    site.tell(deleted(assigned()))
+    site.tell(deleted(STAY))
     site.settle(5)
     server.follow(server.late.pop())
     site.settle(5)
@@ -458,7 +436,7 @@ def test_a_stay_that_ends_while_a_request_is_under_way_leaves_the_machine_off() 
 def test_a_machine_that_is_on_from_an_earlier_stay_boots_anew() -> None:
     site, server = a_node()
 
-    site.tell(deleted(assigned()), assigned(2))
+    site.tell(deleted(STAY), stay_of(NAME, 2))
     site.settle(5)
 
     assert site.actions(server) == ["on", "off", "on"]
@@ -468,7 +446,7 @@ def test_a_machine_that_is_on_from_an_earlier_stay_boots_anew() -> None:
 @pytest.mark.parametrize("power", [Power.PAUSED, Power.UNKNOWN])
 def test_a_machine_in_an_unclear_power_state_is_off_before_it_is_powered_on(power: Power) -> None:
     site, server = a_free_machine()
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
     site.unsent().clear()
     site.wait(181)
@@ -485,7 +463,7 @@ def test_nothing_is_asked_of_a_machine_whose_power_state_changes_by_itself(power
     site, server = a_free_machine()
     site.see(server, power)
 
-    site.tell(assigned())
+    site.tell(STAY)
     site.wait(600)
 
     assert not site.said(PowerRequested)
@@ -522,9 +500,9 @@ def a_machine_to_wipe(minutes: int = 60) -> tuple[Site, Server]:
     """A machine whose stay is over, and whose request to power it off is stored."""
     site, server = a_free_machine(wipes=True)
     site.declare(NAME, wipes=True, wipe_minutes=minutes)
-    site.tell(assigned())
+    site.tell(STAY)
     site.settle(2)
-    site.tell(deleted(assigned()))
+    site.tell(deleted(STAY))
     site.run()
     return site, server
 
@@ -550,11 +528,11 @@ def test_a_machine_that_is_to_be_wiped_only_since_it_was_added_is_for_no_other_n
     # then the Node stays, and no other one boots on what it has left
     assert server.power is Power.ON
     assert not site.said(MachineFailed)
-    site.tell(deleted(assigned()), assigned(2))
+    site.tell(deleted(STAY), stay_of(NAME, 2))
     site.settle(2)
     (failed,) = site.said(MachineFailed)
     assert "added as one that is not" in failed.cause
-    site.tell(not_registered(assigned(2)), VerifyMachine(zone=ZONE, machine=NAME))
+    site.tell(not_registered(stay_of(NAME, 2)), VerifyMachine(zone=ZONE, machine=NAME))
     site.settle(3)
     assert not site.said(MachineRepaired)
     assert "OtherType" in site.machine(server).conditions
@@ -573,7 +551,7 @@ def test_a_machine_that_was_not_wiped_boots_for_no_nodepool() -> None:
     site.see(server)
 
     # when a NodePool gets it all the same
-    site.tell(assigned(2))
+    site.tell(stay_of(NAME, 2))
     site.settle(5)
 
     # then its boot has failed, and it is wiped once it is repaired
@@ -581,7 +559,7 @@ def test_a_machine_that_was_not_wiped_boots_for_no_nodepool() -> None:
     assert "not wiped" in failed.cause
     assert "cluster" not in [each.boot_from for each in server.sent[1:]]
     assert wiped_after(site) == []
-    site.tell(not_registered(assigned(2)), VerifyMachine(zone=ZONE, machine=NAME))
+    site.tell(not_registered(stay_of(NAME, 2)), VerifyMachine(zone=ZONE, machine=NAME))
     site.settle(6)
     assert wiped_after(site) == [2]
 
@@ -676,7 +654,7 @@ def test_a_wipe_that_fails_is_done_again_after_a_repair() -> None:
 def test_only_a_boot_that_is_wanted_gets_what_it_needs() -> None:
     # given a machine that is assigned, and not yet powered on
     site, server = a_free_machine(wipes=True)
-    site.tell(assigned())
+    site.tell(STAY)
     assert find_boot(site.machine(server)) == ""
 
     # when it is powered on for its cluster, which ends with its stay
@@ -684,7 +662,7 @@ def test_only_a_boot_that_is_wanted_gets_what_it_needs() -> None:
     assert find_boot(site.machine(server)) == "cluster"
     site.settle(2)
     assert find_boot(site.machine(server)) == "cluster"
-    site.tell(deleted(assigned()))
+    site.tell(deleted(STAY))
     site.run()
     assert find_boot(site.machine(server)) == ""
 
@@ -699,7 +677,7 @@ def test_only_a_boot_that_is_wanted_gets_what_it_needs() -> None:
 
 def test_a_boot_that_was_refused_gets_nothing() -> None:
     site, server = a_free_machine()
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
 
     site.send(outcome="refused")
@@ -710,7 +688,7 @@ def test_a_boot_that_was_refused_gets_nothing() -> None:
 def test_a_boot_that_has_failed_gets_nothing_any_more() -> None:
     # given a machine on which no system ever runs
     site, server = a_free_machine()
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
     site.send()
     site.see(server)
@@ -772,7 +750,7 @@ def test_a_silent_controller_is_a_condition_of_its_machine() -> None:
     site, server = a_free_machine()
     other = site.declare("g000002")
     site.see(other)
-    site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"), assigned())
+    site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"), STAY)
     site.run()
 
     # then nothing is asked of it, and after a while its boot has failed, with this cause
@@ -791,7 +769,7 @@ def test_a_silent_controller_is_a_condition_of_its_machine() -> None:
 def test_a_machine_that_is_not_declared_any_more_boots_for_nobody() -> None:
     site, _ = a_free_machine()
 
-    site.tell(MachineUndeclared(zone=ZONE, machine=NAME), assigned())
+    site.tell(MachineUndeclared(zone=ZONE, machine=NAME), STAY)
     site.run()
 
     assert len(site.said(MachineFailed)) == 1
@@ -850,7 +828,7 @@ def test_a_machine_that_is_assigned_while_it_is_taken_out_fails_and_waits_for_pe
     # given a machine that was taken out when the allocator had just assigned it
     site, server = a_free_machine()
     site.see(server, unfit=("it has 7 GPUs",))
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
 
     # then its boot fails with the reason
@@ -858,7 +836,7 @@ def test_a_machine_that_is_assigned_while_it_is_taken_out_fails_and_waits_for_pe
     assert "7 GPUs" in failed.cause
 
     # when it is in triage for that, and nothing is wrong any more
-    site.tell(not_registered(assigned()))
+    site.tell(not_registered(STAY))
     site.run()
     site.see(server)
     site.settle(3)
@@ -893,21 +871,19 @@ def test_an_operator_resets_a_machine_in_maintenance_which_boots_for_no_nodepool
     site.settle(3)
     assert site.actions(server) == ["on", "off", "on"]
 
-    site.tell(assigned())
+    site.tell(STAY)
     site.run()
 
     (failed,) = site.said(MachineFailed)
     assert "new fan" in failed.cause
-    site.tell(
-        not_registered(assigned()), MaintainMachine(zone=ZONE, machine=NAME, maintenance=False)
-    )
+    site.tell(not_registered(STAY), MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
     site.settle(3)
     assert server.power is Power.OFF
 
 
 def test_a_machine_in_maintenance_keeps_its_power_when_its_stay_ends_badly() -> None:
     site, server = a_node()
-    site.tell(MaintainMachine(zone=ZONE, machine=NAME), deleted(assigned(), triage=True))
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME), deleted(STAY, triage=True))
     site.settle(3)
     assert site.actions(server) == ["on"]
 
@@ -935,7 +911,7 @@ def test_a_machine_in_maintenance_keeps_its_power_when_its_wipe_has_had_its_hour
 
 def test_a_machine_out_of_service_comes_back_when_a_check_finds_nothing_wrong() -> None:
     site, server = a_node()
-    site.tell(deleted(assigned(), triage=True), MaintainMachine(zone=ZONE, machine=NAME))
+    site.tell(deleted(STAY, triage=True), MaintainMachine(zone=ZONE, machine=NAME))
     site.settle(3)
     (moved,) = site.said(MachineStateChanged)
     assert moved.state is MachineState.DEBUG
@@ -980,7 +956,7 @@ def test_a_restart_at_any_moment_changes_nothing() -> None:
     server.go_on()
     site.see(server)
     site.kill()
-    site.tell(registered(assigned()), updated(assigned(), NodePhase.REBOOTING, boot=1))
+    site.tell(registered(STAY), updated(STAY, NodePhase.REBOOTING, boot=1))
     site.run()
     site.send()
     site.kill()

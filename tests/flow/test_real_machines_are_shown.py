@@ -1,7 +1,6 @@
 """What operators see of real machines: their place, their power, and what is wrong with them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -9,43 +8,26 @@ from aggregator.decide import PROJECTION
 from aggregator.decide import SERVICE as AGGREGATOR
 from aggregator.real_machines import ENTRIES_MAX, TEXT_MAX
 from aggregator.state import State
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from metal.turns import WIPES_MAX
 from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower
 from nodepool.contract.documents import field, items
 from nodepool.contract.events import (
     ControllerSilent,
-    CWNodeAssigned,
     MachineAdded,
     MachineUndeclared,
 )
 from nodepool.contract.metrics import MACHINES, POWER_REQUESTS, REAL_MACHINES
 from nodepool.contract.real_machines import Power
-from support.constants import CLUSTER, H100, ORG, ZONE
+from support.constants import H100, ZONE
 from support.documents import Document, document_of, documents_of
 from support.real_machines import Server, Site
 
+pytestmark = pytest.mark.usefixtures("zone_of_metal")
 NAME = "g000001"
 KEY = f"{ZONE}/{NAME}"
-ASSIGNED = CWNodeAssigned(
-    org=ORG,
-    cluster=CLUSTER,
-    pool="train",
-    node=NAME,
-    zone=ZONE,
-    assignment=1,
-    uid="u",
-    instance_type=H100,
-    message="assigned",
-)
-
-
-@pytest.fixture(autouse=True)
-def zone_of_metal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalog in which a zone belongs to `metal`."""
-    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
-    monkeypatch.setattr("nodepool.contract.catalog.ZONES", zones)
+STAY = stay_of(NAME)
 
 
 def a_declared_machine() -> tuple[Site, Server]:
@@ -190,9 +172,9 @@ def test_a_machine_shows_when_it_was_last_wiped() -> None:
     site = Site(others=[AGGREGATOR])
     server = site.declare(NAME, wipes=True)
     site.see(server)
-    site.tell(ASSIGNED)
+    site.tell(STAY)
     site.settle(2)
-    site.tell(registered(ASSIGNED), deleted(ASSIGNED))
+    site.tell(registered(STAY), deleted(STAY))
     site.run()
     assert field(shown(site), "status", "lastWiped") is None
 

@@ -1,21 +1,19 @@
 """A few real machines of a zone are wiped at a time, those that were declared first in front."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.requests import deleted
-from flow.test_new_real_machines import NAME, assigned, boots_of, is_free, zone_of_metal
+from conformance.requests import deleted, stay_of
+from flow.test_new_real_machines import NAME, boots_of, is_free
 from metal import turns
 from metal.machine import Machine
 from metal.observing import fold_decision
 from metal.state import State
 from metal.turns import Turns
-from nodepool.contract.catalog import ZONES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
     CommandRefused,
@@ -30,7 +28,7 @@ from nodepool.engine.world import START
 from support.constants import ZONE
 from support.real_machines import Server, Site
 
-__all__ = ["zone_of_metal"]
+pytestmark = pytest.mark.usefixtures("zone_of_metal")
 RACK = [f"g{number:06}" for number in range(1, 21)]
 WAITS = "it waits for its turn: 16 machines of a zone are wiped at a time"
 
@@ -94,14 +92,14 @@ def test_a_machine_that_comes_back_goes_before_those_that_are_newer() -> None:
     site = Site()
     first = site.declare(NAME, wipes=True)
     site.settle(5)
-    site.tell(assigned())
+    site.tell(stay_of(NAME))
     site.settle(3)
     servers = [site.declare(name, wipes=True) for name in RACK[1:]]
     for server in servers:
         site.see(server)
 
     # when its stay ends
-    site.tell(deleted(assigned()))
+    site.tell(deleted(stay_of(NAME)))
     site.run()
 
     # then it is powered off at once, and is the next one to be wiped
@@ -223,7 +221,7 @@ def take(site: Site, server: Server, step: str, number: int) -> None:
         case "wait":
             site.wait(10 ** (number % 4 + 1))
         case "get" if is_free(site, server.name):
-            stay = assigned(server.name, site.machine(server).assignment + 1)
+            stay = stay_of(server.name, site.machine(server).assignment + 1)
             site.tell(stay, deleted(stay))
     site.run()
 
@@ -238,8 +236,7 @@ def turns_of(site: Site) -> Turns:
 @settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_turns_are_bounded_and_none_is_lost(steps: list[tuple[str, int]]) -> None:
-    zones = {**ZONES, ZONE: replace(ZONES[ZONE], provider="metal")}
-    with patch("nodepool.contract.catalog.ZONES", zones), patch.object(turns, "WIPES_MAX", FEW):
+    with patch.object(turns, "WIPES_MAX", FEW):
         site = Site()
         servers = [site.declare(name, wipes=True) for name in RACK[:5]]
         for step, number in steps:

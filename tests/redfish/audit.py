@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from conformance.requests import CLUSTER, ORG, POOL
 from metal.host.sending import RESETS
 from nodepool.contract.events import (
-    CWNodeAssigned,
     MachineBooted,
     MachineWiped,
     PowerAnswered,
@@ -19,22 +17,6 @@ from nodepool.contract.events import (
     PowerRequested,
 )
 from redfish.site import WIPED, Rig, Site
-from support.constants import H100, ZONE
-
-
-def stay_of(machine: str, assignment: int) -> CWNodeAssigned:
-    """A stay of a machine in a NodePool."""
-    return CWNodeAssigned(
-        org=ORG,
-        cluster=CLUSTER,
-        pool=POOL,
-        node=machine,
-        zone=ZONE,
-        assignment=assignment,
-        uid="u",
-        instance_type=H100,
-        message="assigned",
-    )
 
 
 @dataclass

@@ -22,9 +22,9 @@ PAUSES = (timedelta(seconds=0.5), timedelta(seconds=1))
 SILENT_AFTER, BOOT_MAX = timedelta(seconds=10), timedelta(seconds=15)
 
 
-def zones_of_metal() -> Mapping[str, catalog.Zone]:
+def zones_of_metal(zone: str = ZONE) -> Mapping[str, catalog.Zone]:
     """All zones, with one that belongs to `metal`."""
-    return {**catalog.ZONES, ZONE: replace(catalog.ZONES[ZONE], provider="metal")}
+    return {**catalog.ZONES, zone: replace(catalog.ZONES[zone], provider="metal")}
 
 
 def hurry() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from conformance.requests import stay_of
 from metal.host.redfish.controllers import Controllers
 from metal.reading import BootOverride, BootTarget
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower
 from nodepool.contract.events import MachineAdded, MachineMaintenanceChanged, PowerAnswered
-from redfish.audit import stay_of
 from redfish.emulator import Emulator
 from redfish.front import fronted
 from redfish.power import RESET

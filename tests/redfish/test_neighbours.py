@@ -25,8 +25,12 @@ FEW = Limits(
     pause_most_s=0,
 )
 """Turns for seven calls: three readings, two of suspects, and a power request for both kinds."""
-SLOW = 300
-"""How many controllers are slow."""
+SLOW, HOSTS = 300, 250
+"""How many controllers are slow, and how many of them have addresses in one network."""
+RACK = 6
+"""How many machines a rack has: more than there are turns for readings."""
+READINGS, OF_SUSPECTS = FEW.at_once - FEW.suspects - FEW.power, FEW.suspects - FEW.suspects_power
+"""How many of the turns are for readings, and for those of suspects."""
 
 
 async def test_a_silent_controller_keeps_no_other_one_waiting(machines: Emulator) -> None:
@@ -55,7 +59,7 @@ async def test_a_whole_rack_that_is_silent_keeps_no_other_machine_waiting(
 ) -> None:
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(Controllers(FEW, ENVIRONMENT))
-        rack = [await stack.enter_async_context(fronted(machines.machine())) for _ in range(6)]
+        rack = [await stack.enter_async_context(fronted(machines.machine())) for _ in range(RACK)]
         opened = [controllers.open(front.place()) for front in rack]
         await _fail_once(rack, opened)
         well = await stack.enter_async_context(fronted(machines.machine()))
@@ -68,7 +72,7 @@ async def test_a_whole_rack_that_is_silent_keeps_no_other_machine_waiting(
         assert isinstance(await controllers.open(well.place()).read(), Reading)
 
         assert not any(task.done() for task in silent)
-        assert sum(front.holding > 0 for front in rack) <= 2
+        assert sum(front.holding > 0 for front in rack) <= OF_SUSPECTS
         for front in rack:
             front.let_go()
         assert all(isinstance(found, Reading) for found in await asyncio.gather(*silent))
@@ -86,14 +90,15 @@ async def _fail_once(rack: list[Front], opened: list[Controller]) -> None:
 async def test_all_calls_together_are_bounded(machines: Emulator) -> None:
     async with AsyncExitStack() as stack:
         controllers = await stack.enter_async_context(Controllers(FEW, ENVIRONMENT))
-        fronts = [await stack.enter_async_context(fronted(machines.machine())) for _ in range(6)]
+        fronts = [await stack.enter_async_context(fronted(machines.machine())) for _ in range(RACK)]
         for front in fronts:
             front.held = {"/Sessions"}
         opened = [controllers.open(front.place()) for front in fronts]
         reading = [asyncio.create_task(each.read(NO_PARTS)) for each in opened]
-        await asyncio.gather(*(front.holds() for front in fronts[:3]))
+        await asyncio.gather(*(front.holds() for front in fronts[:READINGS]))
 
-        assert [len(front.received) for front in fronts] == [1, 1, 1, 0, 0, 0]
+        received = [len(front.received) for front in fronts]
+        assert received == [1] * READINGS + [0] * (RACK - READINGS)
 
         for front in fronts:
             front.let_go()
@@ -139,12 +144,12 @@ async def test_power_requests_to_slow_controllers_delay_no_reading_and_no_other_
         fronted(machines.machine()) as well,
         Controllers(FEW, ENVIRONMENT, clock=lambda: now) as controllers,
     ):
-        opened = [controllers.open(each) for each in many_places(slow)[:6]]
+        opened = [controllers.open(each) for each in many_places(slow)[:RACK]]
         for each in opened:
             slow.held, slow.released = {slow.machine.id}, asyncio.Event()
             reading = asyncio.create_task(each.read(NO_PARTS))
             await slow.holds(slow.holding + 1)
-            now += FEW.call_s / 6
+            now += FEW.call_s * FEW.slow
             slow.let_go()
             assert isinstance(await reading, Reading)
 
@@ -162,17 +167,17 @@ async def test_power_requests_to_slow_controllers_delay_no_reading_and_no_other_
 
         # and those that have been quick once are no suspects any more
         slow.let_go()
-        assert await asyncio.gather(*resets) == [Done()] * 6
+        assert await asyncio.gather(*resets) == [Done()] * RACK
         slow.held, slow.released, before = {slow.machine.id}, asyncio.Event(), slow.holding
         readings = [asyncio.create_task(each.read(NO_PARTS)) for each in opened]
-        await slow.holds(before + 3)
+        await slow.holds(before + READINGS)
         slow.let_go()
         await asyncio.gather(*readings)
 
 
 def many_places(front: Front) -> list[Place]:
     """The places of hundreds of controllers, each with an address of its own."""
-    hosts = [f"127.0.{1 + number // 250}.{1 + number % 250}" for number in range(SLOW)]
+    hosts = [f"127.0.{1 + number // HOSTS}.{1 + number % HOSTS}" for number in range(SLOW)]
     return [front.place(address=f"http://{host}:{front.port}") for host in hosts]
 
 

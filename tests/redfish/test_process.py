@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bus.harness import ReplicaProcess, until
 from bus.test_process_life import readiness
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from nodepool.contract.events import (
     ControllerReported,
     MachineAdded,
@@ -17,7 +17,7 @@ from nodepool.contract.events import (
     PowerAnswered,
     PowerRequested,
 )
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.site import NODE_IMAGE, a_site
 

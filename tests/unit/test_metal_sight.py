@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 from immutables import Map
 
-from metal.declaring import RACK, build_declaration, is_declared
+from metal.declaring import RACK, build_declaration, is_declared, read_declaration
 from metal.host.twins import Twins
 from metal.inventory.inventory import KnownMachine, Place
 from metal.inventory.model import Expected, Gpus, Reference
-from metal.machine import Declared, Machine, Request, Seen
+from metal.machine import Machine, Request, Seen
 from metal.observing import observe
 from metal.reading import Health, LogEntry, Position, Processor, Reading
 from metal.sight import NO_FAULTS, Sight, build_report, has_moved, is_news, recall_faults, see
@@ -205,14 +205,7 @@ def test_the_answer_to_an_earlier_request_settles_nothing() -> None:
 
 def test_a_machine_is_declared_again_only_if_its_declaration_changes() -> None:
     event = build_declaration(KNOWN)
-    declared = Declared(
-        event.instance_type,
-        event.labels,
-        event.wipes,
-        event.wipe_minutes,
-        event.digest,
-        event.serial,
-    )
+    declared = read_declaration(event)
 
     assert event.labels[RACK] == "r1"
     assert is_declared(declared, event)

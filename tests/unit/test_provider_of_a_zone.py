@@ -17,6 +17,7 @@ from nodepool.contract.subjects import subject_of, template_of
 from nodepool.engine.world import World
 from nodepool.placement.machines import Inventory
 from nodepool.service import AnyService
+from redfish.program import zones_of_metal
 from support.constants import H100
 from support.services import services
 from support.single import SingleService
@@ -28,9 +29,8 @@ OWN, OTHER, UNKNOWN = "US-EAST-02A", "US-EAST-04A", "ATLANTIS-01A"
 @pytest.fixture
 def metal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A second provider, which has one zone; all other zones belong to the fleet."""
-    zones = {**ZONES, OTHER: replace(ZONES[OTHER], provider="metal")}
     with monkeypatch.context() as patch:
-        patch.setattr("nodepool.contract.catalog.ZONES", zones)
+        patch.setattr("nodepool.contract.catalog.ZONES", zones_of_metal(OTHER))
         yield
 
 

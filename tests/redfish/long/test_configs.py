@@ -13,10 +13,9 @@ from yarl import URL
 
 from bus.harness import until
 from bus.test_process_life import readiness
-from conformance.requests import CLUSTER, ORG, deleted, registered
+from conformance.requests import CLUSTER, ORG, deleted, registered, stay_of
 from metal.host.addresses import Addresses, config_path
 from nodepool.contract.events import MachineAdded, MachineBooted, MachineFailed, MachineWiped
-from redfish.audit import stay_of
 from redfish.emulator import Emulator
 from redfish.site import JOIN, KEY, NODE_IMAGE, Rig, Site, a_site
 from support.constants import ZONE

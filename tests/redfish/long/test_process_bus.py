@@ -8,9 +8,10 @@ import pytest
 
 from bus.harness import ReplicaProcess, connected, until
 from bus.test_full_disk import fill, not_stored
+from conformance.requests import stay_of
 from nodepool.contract.events import MachineAdded, MachineBooted, PowerAnswered, PowerRequested
 from nodepool.local.supervisor import keep_storing
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.power import RESET
 from redfish.site import Site, a_site
@@ -61,25 +62,27 @@ async def test_a_disk_that_is_full_during_a_reset_delays_what_follows_until_ther
 ) -> None:
     async with a_site(machines, tmp_path, 2, data=disk) as site:
         keeping = asyncio.create_task(keep_storing(site.server))
-        front = site.rigs["m0"].front
-        with patient(site):
-            # given a reset under way
-            await site.expect(MachineAdded, count=2)
-            front.held = {RESET}
-            await site.tell(stay_of("m0", 1))
-            await front.holds()
+        try:
+            front = site.rigs["m0"].front
+            with patient(site):
+                # given a reset under way
+                await site.expect(MachineAdded, count=2)
+                front.held = {RESET}
+                await site.tell(stay_of("m0", 1))
+                await front.holds()
 
-            # when the disk is full, and the reset has its effect meanwhile
-            filling = disk / "filling"
-            fill(filling)
-            async with connected(site.server.url) as connection:
-                await until(lambda: not_stored(connection))
-            front.let_go()
-            await until(lambda: front.carried_out == ["On"])
-            await site.read()
-            assert site.said(PowerAnswered) == []
-            filling.unlink()
+                # when the disk is full, and the reset has its effect meanwhile
+                filling = disk / "filling"
+                fill(filling)
+                async with connected(site.server.url) as connection:
+                    await until(lambda: not_stored(connection))
+                front.let_go()
+                await until(lambda: front.carried_out == ["On"])
+                await site.read()
+                assert site.said(PowerAnswered) == []
+                filling.unlink()
 
-            # then the process goes on once there is room
-            await goes_on(site)
-        keeping.cancel()
+                # then the process goes on once there is room
+                await goes_on(site)
+        finally:
+            keeping.cancel()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from conformance.requests import registered, updated
+from conformance.requests import registered, stay_of, updated
 from nodepool.contract.events import (
     ControllerSilent,
     MachineAdded,
@@ -13,7 +13,7 @@ from nodepool.contract.events import (
     PowerRequested,
 )
 from nodepool.contract.model import NodePhase
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.program import SILENT_AFTER
 from redfish.site import Site, a_site

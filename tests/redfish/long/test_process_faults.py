@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bus.harness import ReplicaProcess
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from nodepool.contract.commands_metal import MaintainMachine, VerifyMachine
 from nodepool.contract.events import (
     ControllerReported,
@@ -21,7 +21,7 @@ from nodepool.contract.events import (
     PowerOverdue,
     PowerRequested,
 )
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.front import PASSWORD, USER
 from redfish.power import switch_off

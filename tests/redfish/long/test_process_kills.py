@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.harness import PATIENCE_S, ReplicaProcess, freeze, until
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from nodepool.contract.events import (
     ControllerReported,
     MachineAdded,
@@ -21,7 +21,7 @@ from nodepool.contract.events import (
     PowerOverdue,
     PowerRequested,
 )
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.front import Front
 from redfish.power import RESET

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance.requests import stay_of
 from nodepool.contract.events import ControllerSilent, MachineAdded, MachineBooted, PowerAnswered
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.site import a_site
 

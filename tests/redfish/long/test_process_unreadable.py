@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from nodepool.contract.commands_metal import VerifyMachine
 from nodepool.contract.events import (
     MachineAdded,
@@ -11,7 +11,7 @@ from nodepool.contract.events import (
     MachineConditionChanged,
     MachineRepaired,
 )
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.site import a_site
 from support.constants import ZONE

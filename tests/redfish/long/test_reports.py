@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from bus.harness import PATIENCE_S, until
-from conformance.requests import deleted, registered
+from conformance.requests import deleted, registered, stay_of
 from metal.host.addresses import Addresses
 from metal.host.boot_server import BODY_MAX, CLIENTS_MAX
 from nodepool.contract.events import (
@@ -22,7 +22,7 @@ from nodepool.contract.events import (
     WipeEnded,
 )
 from nodepool.local.ports import HOST
-from redfish.audit import audit, stay_of
+from redfish.audit import audit
 from redfish.emulator import Emulator
 from redfish.site import KEY, Site, a_site
 from support.constants import ZONE
