@@ -32,6 +32,7 @@ LABEL = "com.docker.compose"
 IMAGE = "nodepool-test"
 IMAGE_OF_BUS = f"{IMAGE}-bus"
 IMAGE_OF_ARCHIVER = f"{IMAGE}-archiver"
+IMAGE_OF_METAL = f"{IMAGE}-metal"
 """What the images of this project are called: not what a developer may have built."""
 ONCE = ("auth", "provision", "demo")
 """What does its work once, and ends."""
@@ -89,6 +90,7 @@ class Stack:
         self.variables |= {"COMPOSE_PROJECT_NAME": self.project}
         self.variables |= {"IMAGE": IMAGE, "IMAGE_OF_BUS": IMAGE_OF_BUS}
         self.variables["IMAGE_OF_ARCHIVER"] = IMAGE_OF_ARCHIVER
+        self.variables["IMAGE_OF_METAL"] = IMAGE_OF_METAL
         self.variables |= {name: str(free_port()) for name in PORTS}
 
     # What is done with it.

@@ -219,7 +219,7 @@ def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) ->
     assert before.isdisjoint(item["metadata"]["uid"] for item in pods(installed, component))
 
 
-@pytest.mark.parametrize("component", ["secured", "small"])
+@pytest.mark.parametrize("component", ["archive", "metal", "secured", "small"])
 def test_each_form_of_it_is_taken_as_well(
     installed: Cluster, tmp_path: Path, component: str
 ) -> None:
