@@ -36,15 +36,16 @@ def kill(process: ReplicaProcess) -> None:
 
 @asynccontextmanager
 async def waiting(
-    machines: Emulator, folder: Path, end: str = RESET
+    machines: Emulator, folder: Path, end: str = RESET, *, hurry: bool = True
 ) -> AsyncIterator[tuple[Site, Front, ReplicaProcess]]:
     """A machine that a NodePool has, and a process that waits for its controller to power it on.
 
     end: of the path at which it waits; it has sent the reset if that is the path of the reset.
+    hurry: whether requests are overdue in seconds, in which a busy machine starts no process.
     """
     async with a_site(machines, folder, 1) as site:
         front = site.rigs["m0"].front
-        with site.process() as process:
+        with site.process(hurry=hurry, metal_poll_seconds="1") as process:
             await site.expect(MachineAdded, "m0")
             front.held = {end or front.machine.id}
             await site.tell(stay_of("m0", 1))
@@ -84,12 +85,12 @@ async def test_a_reset_that_is_carried_out_while_nobody_waits_for_it_is_not_sent
 async def test_a_process_that_is_stopped_says_what_became_of_the_reset_under_way(
     machines: Emulator, tmp_path: Path
 ) -> None:
-    async with waiting(machines, tmp_path) as (site, front, process):
+    async with waiting(machines, tmp_path, hurry=False) as (site, front, process):
         process.process.terminate()
         front.let_go()
         await site.expect(PowerAnswered, "m0", outcome="done")
         assert process.process.wait(PATIENCE_S) == 0
-        with site.process():
+        with site.process(hurry=False, metal_poll_seconds="1"):
             await site.expect(MachineBooted, "m0")
         assert site.said(PowerOverdue) == []
 
