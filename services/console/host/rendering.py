@@ -1,7 +1,7 @@
 """Renders pages as HTML: the templates, and the functions that they may call."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +23,8 @@ from console.view.times import format_countdown, format_due, format_duration, pa
 FOLDER: Final = Path(__file__).parents[1]
 PARTS_MAX: Final = 2_000
 """The most parts of a user's pages that are kept: those that were shown last."""
+PART_CHARS: Final = 48_000
+"""How much of a page is made at once: its style, its head, and the rows of the first screen."""
 STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
 Link = Callable[..., str]
@@ -86,19 +88,31 @@ class Done:
     said: str
 
 
-def render(page: Page, **values: object) -> str:
-    """Return a page as HTML; the value `to`, a `Link`, makes its links.
+def render(page: Page, **values: object) -> Iterator[str]:
+    """Yield the parts of a page as HTML; the value `to`, a `Link`, makes its links.
 
     The macros of `parts.html` find `to` here: imported with the context of a page, each page would
     make them anew, as cycles of objects that only the garbage collector frees.
     """
     # The values of a page are objects of any type; its `to` is always a link.
-    token = _LINK.set(cast("Link", values["to"]))
+    link = cast("Link", values["to"])
+    pieces = environment().get_template(page.template).generate(page=page, **page.values, **values)
+    while part := _join(pieces, link):
+        yield part
+
+
+def _join(pieces: Iterator[str], link: Link) -> str:
+    """Return the next `PART_CHARS` of a page; empty at its end."""
+    token, taken, size = _LINK.set(link), list[str](), 0
     try:
-        template = environment().get_template(page.template)
-        return template.render(page=page, **page.values, **values)
+        for piece in pieces:
+            taken.append(piece)
+            size += len(piece)
+            if size >= PART_CHARS:
+                break
     finally:
         _LINK.reset(token)
+    return "".join(taken)
 
 
 def _to(*parts: object, **query: object) -> str:
@@ -107,14 +121,18 @@ def _to(*parts: object, **query: object) -> str:
 
 def make_row(line: Line, now: datetime, to: Link, *, may_change: bool) -> Markup:
     """Return a NodePool as a row of the list."""
-    values = {"line": line, "now": now, "to": to, "may_change": may_change}
-    return Markup(environment().get_template("pool_row.html").render(values))
+    return _call("pool_row.html", "row", line, now, to, may_change)
 
 
 def make_cells(cells: Sequence[Cell], to: Link, *, has_names: bool) -> Markup:
     """Return some Nodes as a part of a grid."""
-    values = {"cells": cells, "to": to, "has_names": has_names}
-    return Markup(environment().get_template("cells.html").render(values))
+    return _call("cells.html", "part", cells, to, has_names)
+
+
+def _call(template: str, macro: str, *values: object) -> Markup:
+    """Return what a macro makes: the context of a template would cost more than a row."""
+    module = environment().get_template(template).module
+    return Markup(vars(module)[macro](*values))
 
 
 class Parts:

@@ -1,7 +1,8 @@
 """The site: which address leads to which page, who may see it, and what forms do."""
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,10 +13,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
-    HTMLResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
+    StreamingResponse,
 )
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -78,7 +79,7 @@ class Site:
 
     def _show_nobody(self, request: Request, page: Page) -> Response:
         """Return a page for somebody who is not signed in."""
-        return HTMLResponse(render(page, **self._frame(request, None)), page.status)
+        return _send(page, self._frame(request, None))
 
     # Pages.
 
@@ -122,13 +123,13 @@ class Site:
         # htmx takes a part of the page, in which a browser would refuse the scripts of a whole one.
         values["whole"] = "hx-request" not in request.headers
         values["said"] = visit.session.take_said() if values["whole"] else ""
-        return HTMLResponse(render(page, **values), page.status)
+        return _send(page, values)
 
     async def _nowhere(self, request: Request) -> Response:
         session = self._sign_in.session(request)
         visit = await self._visit(session, {}, "") if session is not None else None
         page = Page("missing.html", "Not found", "", {"text": "There is no such page."}, 404)
-        return HTMLResponse(render(page, **self._frame(request, visit)), 404)
+        return _send(page, self._frame(request, visit))
 
     def _expired(self, request: Request, typed: Mapping[str, str]) -> Response:
         """Ask the user to sign in; keep a form that was sent, so that it can be sent again."""
@@ -174,7 +175,7 @@ class Site:
         visit = replace(await self._visit(session, parts, view.query), is_frame=True)
         visit, page = await find_answer(visit, show)
         assert isinstance(page, Page), "a page that is kept live carries out no action"
-        return render(page, **{**self._frame(request, visit, view), "whole": False})
+        return "".join(render(page, **{**self._frame(request, visit, view), "whole": False}))
 
     # What all pages are made from.
 
@@ -224,6 +225,25 @@ class Site:
             running = sum(line.preempted for line in lines)
             values |= {"troubled": troubled, "running": running}
         return values
+
+
+def _send(page: Page, values: Mapping[str, object]) -> Response:
+    """Return a page that is sent in parts, so that a browser shows the first while others are made.
+
+    All queries are answered before, so the status stays true. The first part is made at once, so
+    that a fault in a template still leads to an error of the server.
+    """
+    parts = render(page, **values)
+    body = _take_turns(next(parts), parts)
+    return StreamingResponse(body, page.status, media_type="text/html")
+
+
+async def _take_turns(first: str, parts: Iterator[str]) -> AsyncIterator[str]:
+    """Yield the parts of a page; between two, the loop has a turn."""
+    yield first
+    for part in parts:
+        await asyncio.sleep(0)
+        yield part
 
 
 def _move(path: str, asked: Sequence[tuple[str, str]], at: str = "") -> str:

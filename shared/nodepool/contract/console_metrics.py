@@ -22,7 +22,7 @@ MIRRORS: Final = Metric(
 PAGES: Final = Metric(
     "nodepool_console_page_seconds",
     "histogram",
-    "Time to make a page, without the time to send it.",
+    "Time to make a page, or the first part of a long one, without the time to send it.",
     buckets=QUICK,
 )
 FRAMES: Final = Metric(
