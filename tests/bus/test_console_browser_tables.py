@@ -23,6 +23,33 @@ OVERLAPS = """
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 6).map(([other]) => [one, other]));
 })
 """
+WIDTHS = "[...document.querySelectorAll('thead th')].map(e => e.getBoundingClientRect().width)"
+TOO_WIDE = """
+[...document.querySelectorAll('tr > *')].filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => each.textContent)
+"""
+LONG = "nightly-evaluation-of-everything-we-have"
+
+
+@in_browser
+async def test_no_column_of_the_list_moves_whatever_comes_into_it(tmp_path: Path) -> None:
+    async with console_at_work(tmp_path) as world, tab(world) as owner:
+        # given a list with a NodePool at target
+        await apply(world.operator, "train", A100, 1)
+        await owner.open("/nodepools")
+        await owner.sees("1 of 1")
+        before = await owner.page.evaluate(WIDTHS)
+
+        # when one with a longer name and a longer state comes
+        await apply(world.operator, LONG, A100, 9_999)
+        await owner.sees("Over quota")
+
+        # then each column is as wide as before
+        assert await owner.page.evaluate(WIDTHS) == before
+        # and no text is wider than its cell, in a smaller window either
+        for width in (1280, 1000, 901):
+            await owner.page.set_viewport_size({"width": width, "height": 900})
+            assert await owner.page.evaluate(TOO_WIDE) == [], width
 
 
 @pytest.mark.timeout(120)
