@@ -385,17 +385,17 @@ def test_the_address_filters_groups_and_sorts(query: Mapping[str, str], names: l
 
 
 def test_a_long_list_has_pages_in_the_order_of_who_must_act() -> None:
-    well = [pool(node("a"), node("b"), place=Place("demo", f"w{n:04}")) for n in range(230)]
-    short = [pool(reasons=OVER, place=Place("demo", f"s{n:04}")) for n in range(120)]
+    well = [pool(node("a"), node("b"), place=Place("demo", f"w{n:04}")) for n in range(115)]
+    short = [pool(reasons=OVER, place=Place("demo", f"s{n:04}")) for n in range(60)]
     lines = [*map(make_line, [*well, *short])]
 
     pages = [list_pools(lines, read_asked({"page": str(page)})) for page in (1, 2, 3)]
 
     shown = [[(each.id, each.count, len(each.lines)) for each in page.sections] for page in pages]
-    assert shown[0] == [("person", 120, 120), ("well", 230, 80)]
-    assert shown[1] == shown[2] == [("well", 230, 150)]
-    assert [page.cut for page in pages[:2]] == [Cut(0, 200, 1, 2, 350), Cut(200, 350, 2, 2, 350)]
-    assert pages[1].sections[0].lines[0].place.name == "w0080"
+    assert shown[0] == [("person", 60, 60), ("well", 115, 40)]
+    assert shown[1] == shown[2] == [("well", 115, 75)]
+    assert [page.cut for page in pages[:2]] == [Cut(0, 100, 1, 2, 175), Cut(100, 175, 2, 2, 175)]
+    assert pages[1].sections[0].lines[0].place.name == "w0040"
 
 
 @pytest.mark.parametrize(

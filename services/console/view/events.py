@@ -3,13 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from console.view.model import Happening
 from console.view.paging import FILTER_MAX, Cut, cut, has_words, read_filter, read_page
-
-SHOWN_MAX: Final = 100
-"""The most events of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventLis
     for each in happenings:
         if matches(each, asked):
             found.setdefault(each.position, []).append(each)
-    page = cut(len(found), asked.page, SHOWN_MAX)
+    page = cut(len(found), asked.page)
     newest = sorted(found, reverse=True)[page.start : page.end]
     lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in newest)
     known = len({each.position for each in happenings})

@@ -3,15 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from console.view.model import Member, Place
 from console.view.nodes import describe_node, rank
 from console.view.paging import Cut, cut, has_words, read_filter, read_page
 from console.view.words import Word
-
-ROWS_MAX: Final = 100
-"""The most Nodes of one page of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def build_table(members: Sequence[Member], query: Mapping[str, str]) -> NodeTabl
     text = read_filter(query)
     shown = [each for each in members if not text or _matches(each, text)]
     shown.sort(key=lambda each: (rank(each), each.place))
-    page = cut(len(shown), read_page(query), ROWS_MAX)
+    page = cut(len(shown), read_page(query))
     rows = tuple(map(_row, shown[page.start : page.end]))
     has_racks = any(each.facts.domain for each in members)
     return NodeTable(text, rows, page, len(members), has_racks)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 PAGES_MAX: Final = 10_000
+ROWS_MAX: Final = 100
+"""The most rows of a page: a browser has them all in its first frame."""
 FILTER_MAX: Final = 200
 """The most characters of a filter."""
 
@@ -32,11 +34,11 @@ def read_filter(query: Mapping[str, str]) -> str:
     return query.get("q", "").strip()[:FILTER_MAX]
 
 
-def cut(count: int, page: int, rows: int) -> Cut:
-    """Return a page of so many rows; the last one if there are fewer pages."""
-    pages = max(1, -(-count // rows))
+def cut(count: int, page: int) -> Cut:
+    """Return a page of a list with so many rows; the last one if there are fewer pages."""
+    pages = max(1, -(-count // ROWS_MAX))
     page = min(page, pages)
-    return Cut((page - 1) * rows, min(page * rows, count), page, pages, count)
+    return Cut((page - 1) * ROWS_MAX, min(page * ROWS_MAX, count), page, pages, count)
 
 
 def has_words(asked: str, words: tuple[str, ...]) -> bool:

@@ -11,8 +11,6 @@ from console.view.paging import Cut, cut, has_words, read_filter, read_page
 from console.view.standing import TITLES, Group, Standing, stand
 from nodepool.contract.counting import format_count
 
-PAGE_ROWS: Final = 200
-"""The most NodePools of one page of the list."""
 GROUPINGS: Final = {"state": "State", "cluster": "Cluster", "type": "Type"}
 SORTINGS: Final = {"missing": "Missing Nodes", "since": "Since", "name": "Name"}
 _RANKS: Final = {group: rank for rank, group in enumerate(Group)}
@@ -112,7 +110,7 @@ def list_pools(lines: Sequence[Line], asked: Asked) -> PoolList:
     """Return the page of the list of these NodePools that an address asks for."""
     counts = Counter(line.standing.group for line in lines)
     shown = [line for line in lines if _matches(line, asked)]
-    page = cut(len(shown), asked.page, PAGE_ROWS)
+    page = cut(len(shown), asked.page)
     return PoolList(
         asked,
         _title(lines),
