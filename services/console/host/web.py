@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from starlette.applications import Starlette
@@ -43,6 +44,12 @@ from console.host.telemetry import Telemetry
 from console.host.visit import Visit
 from console.view.moments import read_at
 from console.view.standing import Group
+
+FRAME_S: Final = 0.05
+"""After how long the rest of a long page follows its first part, in seconds.
+
+A browser lays out all rows that it has, and runs the script after them, before it shows any.
+"""
 
 
 class Site:
@@ -239,11 +246,16 @@ def _send(page: Page, values: Mapping[str, object]) -> Response:
 
 
 async def _take_turns(first: str, parts: Iterator[str]) -> AsyncIterator[str]:
-    """Yield the parts of a page; between two, the loop has a turn."""
+    """Yield the parts of a page: the second once a browser has had time to show the first.
+
+    Between two others, the loop has a turn.
+    """
     yield first
+    pause_s = FRAME_S
     for part in parts:
-        await asyncio.sleep(0)
+        await asyncio.sleep(pause_s)
         yield part
+        pause_s = 0.0
 
 
 def _move(path: str, asked: Sequence[tuple[str, str]], at: str = "") -> str:
