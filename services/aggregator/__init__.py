@@ -27,6 +27,7 @@ NodeChanged = (
     | on.NodeAnswered
     | on.NodeReportRequested
     | on.NodePreemptionRequested
+    | on.NodePreemptionWithdrawn
     | on.NodePreempted
     | on.PreemptionPending
 )

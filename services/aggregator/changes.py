@@ -43,6 +43,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.NodeAnswered()
             | on.NodeReportRequested()
             | on.NodePreemptionRequested()
+            | on.NodePreemptionWithdrawn()
             | on.NodePreempted()
             | on.PreemptionPending()
         ):

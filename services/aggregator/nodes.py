@@ -11,8 +11,13 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
 from nodepool.state.values import replace
 
-GivesWay = on.NodePreemptionRequested | on.NodePreempted | on.PreemptionPending
-"""The events with which a Node is to give way."""
+GivesWay = (
+    on.NodePreemptionRequested
+    | on.NodePreempted
+    | on.PreemptionPending
+    | on.NodePreemptionWithdrawn
+)
+"""The events that say whether a Node is to give way."""
 
 
 def build_node(event: on.CWNodeAssigned, context: Context, profile: str) -> NodeObject:
@@ -39,6 +44,8 @@ def change_node(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
 
 
 def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
+    if isinstance(event, GivesWay):
+        return _give_way(node, event, context)
     match event:
         case on.NodeUpdated():
             return _update_node(node, event, context)
@@ -70,8 +77,6 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
             return replace(node, answer_by=moment, version=context.position) if is_shown else node
         case on.NodeAnswered():
             return replace(node, answer_by=None, version=context.position)
-        case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
-            return _give_way(node, event, context)
         case on.NodeReportRequested(request=request):
             return replace(node, request=request, version=context.position)
         case _:
@@ -99,7 +104,13 @@ def set_reported_condition(node: NodeObject, event: ConditionSeen, context: Cont
 
 
 def _give_way(node: NodeObject, event: GivesWay, context: Context) -> NodeObject:
-    """Return the Node that is to give way; a timetable counts from its warning."""
+    """Return the Node that is to give way; a timetable counts from its warning.
+
+    Only a preemption that has not begun is taken back.
+    """
+    if isinstance(event, on.NodePreemptionWithdrawn):
+        may_stay = node.asked_since is not None and not node.warned
+        return replace(node, asked_since=None, version=context.position) if may_stay else node
     begun = event.since if isinstance(event, on.PreemptionPending) else node.preempted_since
     return replace(
         node,

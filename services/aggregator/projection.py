@@ -51,7 +51,7 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield from _node(model, message)
         case on.NodeAnswered() | on.NodeReportRequested() | on.NodePreemptionRequested():
             yield from _node(model, message)
-        case on.NodePreempted() | on.PreemptionPending():
+        case on.NodePreempted() | on.PreemptionPending() | on.NodePreemptionWithdrawn():
             yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _list_reported_node(model, message)

@@ -37,6 +37,7 @@ Says = (
     | on.MachineReclaimed
     | on.MachineReturned
     | on.NodePreemptionRequested
+    | on.NodePreemptionWithdrawn
     | on.AllocationFailed
     | on.AllocationRecovered
     | on.NodeRemovalCancelled

@@ -19,6 +19,7 @@ MemberChanged = (
     | on.NodeKept
     | on.NodeRemovalCancelled
     | on.NodePreemptionRequested
+    | on.NodePreemptionWithdrawn
     | on.NodePreempted
     | on.PreemptionPending
     | on.CWNodeDeletionRequestSuccess
@@ -26,7 +27,7 @@ MemberChanged = (
 """The messages that change a Node while it stays."""
 
 
-def change_member(  # noqa: C901  # It lists the messages.
+def change_member(  # noqa: C901, PLR0912  # It lists the messages.
     member: Member, event: MemberChanged, removals: int, now: datetime
 ) -> Member:
     """Return a Node after a message; the same object if nothing changed.
@@ -52,7 +53,11 @@ def change_member(  # noqa: C901  # It lists the messages.
             return replace(member, is_reserved=not usable)
         case on.NodeUpdated(removal=removal):
             return _with_health(member, removal)
-        case on.NodePreemptionRequested() | on.NodePreempted() | on.PreemptionPending():
+        case on.NodePreemptionRequested():
+            return _ask_node(member)
+        case on.NodePreemptionWithdrawn():
+            return _withdraw_request(member)
+        case on.NodePreempted() | on.PreemptionPending():
             return _preempt_node(member)
         case on.CWNodeDeletionRequestSuccess(removal=removal, request=request):
             return replace(
@@ -114,16 +119,35 @@ def _with_health(member: Member, removal: RemovalReason | None) -> Member:
     return member
 
 
-def _preempt_node(member: Member) -> Member:
-    """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one.
+def _ask_node(member: Member) -> Member:
+    """Return the Node as one that is asked to give way; a victim of a scale-down stays one.
 
     A Node of a deleted NodePool leaves for the deletion, but no later than its preemption allows.
     """
-    member = replace(member, is_preempted=True)
-    if member.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED):
+    is_going = member.removal is RemovalReason.POOL_DELETED
+    removal = member.removal if is_going else RemovalReason.PREEMPTED
+    return replace(member, removal=removal, is_preempted=True, is_asked=True)
+
+
+def _withdraw_request(member: Member) -> Member:
+    """Return the Node as it would be without the request to give way, if nothing came of it."""
+    if not member.may_stay:
         return member
-    is_victim = member.removal is RemovalReason.SCALE_DOWN
-    removed_in = member.removed_in if is_victim else 0
+    removal = RemovalReason.UNHEALTHY if member.is_unhealthy else None
+    if member.removed_in and not member.is_cancelled:
+        removal = RemovalReason.SCALE_DOWN
+    return replace(member, removal=removal, is_preempted=False, is_asked=False)
+
+
+def _preempt_node(member: Member) -> Member:
+    """Return the Node as one whose preemption has begun; a victim of a scale-down stays one.
+
+    A Node of a deleted NodePool leaves for the deletion, but no later than its preemption allows.
+    """
+    member = replace(member, is_preempted=True, is_asked=False)
+    if member.removal is RemovalReason.POOL_DELETED:
+        return member
+    removed_in = 0 if member.is_cancelled else member.removed_in
     return replace(
         member, removal=RemovalReason.PREEMPTED, removed_in=removed_in, is_cancelled=False
     )

@@ -21,7 +21,7 @@ from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.shrink import leaving_next
 from allocator.state import State
-from nodepool.contract.events import NodePreemptionRequested
+from nodepool.contract.events import NodePreemptionRequested, NodePreemptionWithdrawn
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import RemovalReason
@@ -54,8 +54,10 @@ def preempt_nodes(
     taken: Mapping[PoolKey, int],
     failed: dict[PoolKey, str],
     now: datetime,
-) -> Iterator[NodePreemptionRequested]:
+) -> Iterator[NodePreemptionRequested | NodePreemptionWithdrawn]:
     """Yield the preemptions of spot Nodes for an operator, then for NodePools that are short.
+
+    Before these, take back the requests that nobody needs any more and that are not followed yet.
 
     taken: how many of the free machines each NodePool takes now.
 
@@ -63,7 +65,9 @@ def preempt_nodes(
     """
     if not is_short(state, offering):
         return
-    needed = lacking(state, offering, taken, failed, now)
+    needed, unneeded = weigh(state, offering, taken, failed, now)
+    for key in unneeded:
+        yield _withdraw_request(state, key)
     if not needed:
         return
     choice = _Choice(state, victims(state, offering, now))
@@ -79,17 +83,22 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     """Return whether spot Nodes may have to give way: they hold machines that others need."""
     if not len(state.supply(offering).spot):
         return False
+    if len(state.supply(offering).asked):
+        return True
     return state.ranking(offering).has_default or state.stock(offering).outstanding > 0
 
 
-def lacking(
+def weigh(
     state: State,
     offering: OfferingKey,
     taken: Mapping[PoolKey, int],
     failed: dict[PoolKey, str],
     now: datetime,
-) -> list[Need]:
+) -> tuple[list[Need], list[MachineKey]]:
     """Return the needs beyond the machines that are free or come anyway, in the order of service.
+
+    Return also the machines of Nodes that were asked to give way, may still stay and are not
+    needed, the last first. While a NodePool fails, nobody knows what it needs.
 
     A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
     A NodePool that fails needs nothing.
@@ -99,11 +108,14 @@ def lacking(
     every = needs(state.ranking(offering), state.pools, operator, taken)
     found = [need for need in every if need.beneficiary not in failed]
     line: Line = Count(coming_count(state, offering, now))
-    if any(need.affinity is not None for need in found):
+    asked = state.supply(offering).asked
+    if len(asked) or any(need.affinity is not None for need in found):
         line = state.inventory.line_of(tuple(coming(state, offering, now)))
     met = meet(found, line, failed)
     left = [need.without(len(machines)) for need, machines in met]
-    return [need for need in left if need.machines and _is_checked(state, need)]
+    lacking = [need for need in left if need.machines and _is_checked(state, need)]
+    used = {key for _, machines in met for key in machines}
+    return lacking, [] if failed else [key for key in asked if key not in used][::-1]
 
 
 def _is_checked(state: State, need: Need) -> bool:
@@ -116,12 +128,17 @@ def coming(state: State, offering: OfferingKey, now: datetime) -> Iterator[Machi
     The latter are being wiped, or belong to Nodes that leave no later than a preemption would end,
     or to Nodes that are still to be asked to leave. A preempted Node's machine is wiped, too, so a
     wipe that has begun ends earlier. A wipe that fails ends, too; then one more Node gives way.
+
+    The machines of Nodes that were asked to give way and may still stay come last, in the order in
+    which they were asked. So the request that was made last is taken back first.
     """
     stock, supply = state.stock(offering), state.supply(offering)
     yield from _returning(state, offering)
     yield from stock.wiping
     leave = _leaving_next(state, offering)
-    yield from sorted((*supply.returning, *supply.returning_soon(now), *leave))
+    back = (*supply.returning, *supply.returning_soon(now), *leave)
+    yield from sorted(key for key in back if key not in supply.asked)
+    yield from (key for key in supply.asked if key in supply.returning)
 
 
 def coming_count(state: State, offering: OfferingKey, now: datetime) -> int:
@@ -200,6 +217,16 @@ def _request_preemption(victim: Victim, beneficiary: PoolKey | None) -> NodePree
         assignment=victim.member.assignment,
         cause="Reclaimed" if beneficiary is None else "DefaultPoolShort",
         beneficiary=beneficiary if beneficiary is not None and same else "",
+    )
+
+
+def _withdraw_request(state: State, key: MachineKey) -> NodePreemptionWithdrawn:
+    machine = state.inventory.machines[key]
+    return NodePreemptionWithdrawn(
+        **pool_fields(PoolKey(machine.holder)),
+        zone=machine.zone,
+        node=machine.name,
+        assignment=machine.assignment,
     )
 
 

@@ -35,6 +35,7 @@ class Member:
     is_reserved: whether it is reserved for the control plane, so that its NodePool cannot use it.
     is_preempted: whether a preemption limits its stay, even if it leaves for another reason.
     is_unhealthy: whether lifecycle replaces it as unhealthy, unless it leaves for another reason.
+    is_asked: whether it was asked to give way, and its preemption has not begun.
     """
 
     assignment: int
@@ -55,6 +56,7 @@ class Member:
     is_reserved: bool = False
     is_preempted: bool = False
     is_unhealthy: bool = False
+    is_asked: bool = False
 
     @property
     def is_busy_victim(self) -> bool:
@@ -111,6 +113,15 @@ class Member:
         if self.removal in (RemovalReason.UNHEALTHY, RemovalReason.PREEMPTED):
             return False
         return not (self.triage or self.returns)
+
+    @property
+    def may_stay(self) -> bool:
+        """Return whether its request to give way can be taken back; no deletion takes it along."""
+        return self.is_asked and self.removal is RemovalReason.PREEMPTED
+
+    def comes_anyway(self, before: "Member") -> bool:
+        """Return whether its machine newly comes back, and not because it was asked for."""
+        return self.returns and not (before.returns or self.is_asked)
 
     def is_new_supply(self, before: "Member") -> bool:
         """Return whether this Node, or another Node in its place, may newly have to give way."""

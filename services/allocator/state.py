@@ -1,7 +1,6 @@
 """The state of the allocator: NodePools, machines, and the NodePools that wait for machines."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import assert_never
 
 from immutables import Map
@@ -11,39 +10,16 @@ from allocator.changes import MemberChanged, change_member
 from allocator.fills import NO_FILLS, Fills
 from allocator.members import NOBODY, Member
 from allocator.pool import Announced, Left, Pool, Stage, announce, drop_node, grant, specify
+from allocator.supply import NO_SUPPLY, Supply
 from nodepool.contract import events as on
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
-from nodepool.contract.timetable import GONE_AFTER
 from nodepool.placement.claims import Check
 from nodepool.placement.machines import MachineChanged
 from nodepool.placement.placement import Placement
 from nodepool.service import Context
 from nodepool.state.maps import mark, put
 from nodepool.state.values import replace
-
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """The supply of an offering apart from its stock: machines of spot and leaving Nodes.
-
-    spot: its spot NodePools.
-    shrinking: the NodePools, of any class, with Nodes that must still be asked to leave.
-    returning: the machines, of Nodes of any class, that certainly come back soon.
-    lingering: the machines that certainly come back after a long drain, each with the drain's end.
-    """
-
-    spot: Map[PoolKey, bool] = Map()
-    shrinking: Map[PoolKey, bool] = Map()
-    returning: Map[MachineKey, bool] = Map()
-    lingering: Map[MachineKey, datetime] = Map()
-
-    def returning_soon(self, now: datetime) -> list[MachineKey]:
-        """Return the machines whose long drain ends no later than a preemption that begins now."""
-        return [key for key, by in self.lingering.items() if by <= now + GONE_AFTER]
-
-
-NO_SUPPLY = Supply()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +99,7 @@ def schedule_offering(state: State, offering: OfferingKey) -> State:
         (len(ranking) > 0 and stock.count > 0)
         or stock.to_reclaim != len(stock.reclaimed)
         or (ranking.has_default and len(state.supply(offering).spot) > 0)
+        or len(state.supply(offering).asked) > 0
     )
     work = state.work.put(offering) if is_work else state.work.drop(offering)
     return state if work is state.work else replace(state, work=work)
@@ -143,7 +120,9 @@ def _store_pool(state: State, pool: Pool) -> State:
     was_waiting = pool.key in state.ranking(offering).waiting
     is_waiting = pool.key in after.ranking(offering).waiting
     is_freed = was_waiting and not is_waiting and known is not None and known.goal is None
-    return schedule_offering(after, offering) if is_freed else after
+    # If less is needed, a spot Node that was asked to give way may stay.
+    is_less = after.ranking(offering).demand < state.ranking(offering).demand
+    return schedule_offering(after, offering) if is_freed or (is_less and supply.asked) else after
 
 
 def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
@@ -155,13 +134,7 @@ def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
 
 def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Member) -> State:
     """Return the state with what is certain of the machine of this Node."""
-    supply = state.supply(offering)
-    returning = mark(supply.returning, key, is_in=member.returns)
-    lingering = put(supply.lingering, key, member.returns_by)
-    if returning is supply.returning and lingering is supply.lingering:
-        return state
-    supply = replace(supply, returning=returning, lingering=lingering)
-    return _store_supply(state, offering, supply)
+    return _store_supply(state, offering, state.supply(offering).with_node(key, member))
 
 
 def _deleting(state: State, pool: Pool | None) -> State:
@@ -276,8 +249,12 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
     elif pool.held > known.held:
         pool = replace(pool, wait=pool.wait.after_gain(pool.held))
     state = _returning(_store_pool(state, pool), pool.offering, event.machine_key, changed)
-    is_moved = pool.held != known.held or changed.is_new_supply(member)
-    return schedule_offering(state, pool.offering) if is_moved else state
+    if isinstance(event, on.NodePreemptionWithdrawn):
+        # Its NodePool chose its victims as if this Node left.
+        state = replace(state, work=state.work.put(pool.key))
+    is_moved = changed.is_new_supply(member) or pool.held != known.held
+    is_enough = changed.comes_anyway(member) and len(state.supply(pool.offering).asked) > 0
+    return schedule_offering(state, pool.offering) if is_moved or is_enough else state
 
 
 def _fold_announcement(state: State, event: Announced, context: Context) -> State:

@@ -26,6 +26,8 @@ Hears = (
     | on.MachineReturned
     | on.NodePreemptionRequested
     | on.PreemptionPending
+    | on.NodePreempted
+    | on.NodePreemptionWithdrawn
     | on.NodeReservationChanged
     | on.CapacityReclaimed
 )

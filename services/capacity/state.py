@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from immutables import Map
 
 from capacity import Hears, Says
+from capacity.giving_way import GivesWay, fold_preemption
 from capacity.leaving import NO_KEYS, NOBODY_LEAVES, Keys, Leaving, NodeChanged
 from capacity.pool import Pool
 from capacity.renewals import schedule
@@ -35,7 +36,8 @@ class State(Placement[Pool]):
     short: the NodePools of each offering whose last verdict is that there are not enough machines,
         or whose last check failed.
     renewed: when the last verdict on each offering was published, for types that come in racks.
-    giving_way: the machines of spot Nodes that are preempted, for others or by command.
+    giving_way: the machines of spot Nodes that are preempted, for others or by command, and whether
+        the preemption of each has begun.
     leaving: what is known of Nodes that leave for other reasons.
     reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which each organisation has a cluster, in alphabetical order.
@@ -87,9 +89,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             inventory = state.inventory.reclaim(offering, message.count)
             return supply_changed(replace(state, inventory=inventory), offering, context.time)
         case on.NodePreemptionRequested() | on.PreemptionPending():
-            if not _is_held(state, message):
-                return state
-            return _giving_way(state, message.machine_key, context.time, gives_way=True)
+            return _giving_way(state, message.machine_key, context.time, message)
+        case on.NodePreempted() | on.NodePreemptionWithdrawn():
+            return _giving_way(state, message.machine_key, context.time, message)
         case on.NodeReservationChanged():
             return _fold_reservation(state, message, context)
         case on.CapacityChecked(key=key, uid=uid):
@@ -168,9 +170,7 @@ def _short(state: State, pool: Pool, *, is_short: bool) -> State:
 # Which machines NodePools hold.
 
 
-def _is_held(
-    state: State, event: on.NodePreemptionRequested | on.PreemptionPending | NodeChanged
-) -> bool:
+def _is_held(state: State, event: GivesWay | NodeChanged) -> bool:
     """Return whether the Node of an event is still there."""
     machine = state.inventory.machines.get(event.machine_key)
     stay = (machine.holder, machine.assignment) if machine is not None else None
@@ -203,7 +203,7 @@ def _fold_departure(
     state = replace(state, inventory=state.inventory.depart(event))
     offering = state.inventory.machines[key].offering
     state, leaving = (
-        _giving_way(state, key, context.time, gives_way=False),
+        _giving_way(state, key, context.time, None),
         state.leaving.without(offering, key),
     )
     if key in state.reserved:  # No NodePool held it.
@@ -249,15 +249,15 @@ def _fold_leaving(state: State, event: NodeChanged, context: Context) -> State:
     return state if old == new else supply_changed(state, offering, context.time)
 
 
-def _giving_way(state: State, key: MachineKey, now: datetime, *, gives_way: bool) -> State:
-    """Return the state in which the Node of a machine gives way, or no longer does."""
+def _giving_way(state: State, key: MachineKey, now: datetime, event: GivesWay | None) -> State:
+    """Return the state after a step of a preemption; None for the end of the stay."""
     machine = state.inventory.machines.get(key)
-    if machine is None:
+    if machine is None or (event is not None and not _is_held(state, event)):
         return state
     before = state.giving_way.get(machine.offering, NO_KEYS)
-    if gives_way is (key in before):
+    after = fold_preemption(before, key, event)
+    if after is before:
         return state
-    after = mark(before, key, is_in=gives_way)
     giving_way = put(state.giving_way, machine.offering, after if len(after) else None)
     return _change_supply(replace(state, giving_way=giving_way), key, now)
 

@@ -15,6 +15,7 @@ Hears = (
     | on.CWNodeDeletionRequestSuccess
     | on.NodeActivityChanged
     | on.NodeKept
+    | on.NodePreemptionWithdrawn
     | on.CWDrainNode
     | on.NodePoolDeleting
     | on.CWNodePoolDeleted

@@ -63,6 +63,7 @@ Seen = (
     | on.CWNodeDeletionRequestSuccess
     | on.NodeKept
     | on.NodePreemptionRequested
+    | on.NodePreemptionWithdrawn
 )
 """The events of other services about a Node during its stay."""
 Stages = on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress
@@ -78,7 +79,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _store_node(state, key, _new(message, booting=True))
         case on.CWNodeRegistered() | on.CWNodeDeletionRequestSuccess() | on.NodeKept():
             return _fold_node_event(state, message)
-        case on.NodeActivityChanged() | on.NodePreemptionRequested():
+        case on.NodeActivityChanged() | on.NodePreemptionRequested() | on.NodePreemptionWithdrawn():
             return _fold_node_event(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _fold_departure(state, message, context)
@@ -123,6 +124,9 @@ def _fold_node_event(state: State, event: Seen) -> State:
             node = replace(node, request=0) if node and is_kept else None
         case on.NodePreemptionRequested(cause=cause):
             node = replace(node, requested=node.requested or cause) if node else None
+        case on.NodePreemptionWithdrawn():
+            may_stay = node is not None and node.is_to_begin and node.requested != "Command"
+            node = replace(node, requested=None, acknowledged=False) if node and may_stay else None
         case _:
             assert_never(event)
     return state if node is None else _store_node(state, event.node_key, node)
@@ -150,8 +154,9 @@ def _fold_command(state: State, command: PreemptNode) -> State:
     """Return the state in which the preemption of this Node is due to begin."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
-    if node is None or node.pool != command.key or node.requested or node.pending_since:
+    if node is None or node.pool != command.key or node.pending_since:
         return state
+    # The request of the allocator may be taken back; the command may not.
     return _store_node(state, key, replace(node, requested="Command"))
 
 

@@ -663,7 +663,7 @@ def test_a_node_gives_way_until_it_is_gone() -> None:
     during = story.state.giving_way
     story.delete("cheap", 1)
 
-    assert during == Map({OFFERING: Map({machine_key(ZONE, "m1"): True})})
+    assert during == Map({OFFERING: Map({machine_key(ZONE, "m1"): False})})
     assert story.state.giving_way == Map()
 
 

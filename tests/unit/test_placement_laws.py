@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from allocator.decide import SERVICE as ALLOCATOR
+from allocator.give_way import weigh
 from allocator.members import Member, Members
 from allocator.pool import Pool as AllocatorPool
 from allocator.state import State as AllocatorState
@@ -82,6 +83,8 @@ def check_output(state: AllocatorState, output: Message) -> None:
             assert pool.is_spot
             assert pool.members[output.node].may_give_way
             assert not output.beneficiary or not state.pools[PoolKey(output.beneficiary)].is_spot
+        case on.NodePreemptionWithdrawn():
+            assert state.pools[output.key].members[output.node].may_stay
         case on.MachineReclaimed():
             offering = state.inventory.machines[output.machine_key].offering
             assert state.stock(offering).outstanding > 0
@@ -238,6 +241,9 @@ class Cell:
             yield sample(on.CWNodeDeleted, **of, uid=pool.uid, removal=removal, triage=triage)
         elif what == "end":
             yield sample(on.CWNodeRegistrationFailed, **of, uid=pool.uid)
+        elif what == "warn" and member.is_asked:
+            begins = on.PreemptionPending if number % 2 else on.NodePreempted
+            yield sample(begins, **of)
         elif what == "keep" and member.requests:
             yield sample(on.NodeKept, **of, request=member.requests)
         elif what == "cordon":
@@ -298,7 +304,7 @@ ACTS = st.tuples(
         [
             *("machines", "machines", "scale", "scale", "scale", "register", "register", "work"),
             *("work", "end", "end", "keep", "cordon", "reserve", "reclaim", "return", "repair"),
-            *("spoil", "delete", "wipe", "wipe", "fail to wipe", "take out"),
+            *("spoil", "delete", "wipe", "wipe", "fail to wipe", "take out", "warn"),
         ]
     ),
     st.integers(0, 60),
@@ -374,6 +380,9 @@ def check_nodes(cell: Cell) -> None:
         assert set(supply.spot) == {pool.key for pool in pools if pool.is_spot}
         assert set(supply.shrinking) == {pool.key for pool in pools if pool.surplus > 0}
         assert set(supply.returning) == {key for key, member in nodes if member.returns}
+        assert set(supply.asked) == {key for key, member in nodes if member.may_stay}
+        giving_way = {key for key, member in nodes if member.is_preempted}
+        assert set(known.giving_way.get(offering, ())) == giving_way
         assert dict(supply.lingering) == {
             key: member.returns_by for key, member in nodes if member.returns_by is not None
         }
@@ -389,6 +398,15 @@ def test_every_index_equals_its_recomputation_and_no_machine_is_given_wrongly(
         check_rankings(cell.allocator.state)
         check_rankings(cell.capacity.state)
         check_nodes(cell)
+
+
+@given(st.lists(ACTS, max_size=40))
+def test_no_node_is_asked_to_give_way_for_nothing(acts: list[tuple[str, int, int]]) -> None:
+    for cell in after(acts):
+        state = cell.allocator.state
+        for offering in OFFERINGS:
+            _, unneeded = weigh(state, offering, {}, {}, cell.allocator.now)
+            assert unneeded == []
 
 
 @given(st.lists(ACTS, max_size=40))

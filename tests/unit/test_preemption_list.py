@@ -14,6 +14,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
@@ -139,6 +140,17 @@ def test_a_node_that_was_kept_in_between_is_listed_once() -> None:
 
     (found,) = reading.all()
     assert (found.has_timetable, found.cause) == (True, "DefaultPoolShort")
+
+
+def test_a_request_that_was_taken_back_causes_no_later_preemption() -> None:
+    reading = Reading()
+
+    reading.read(sample(NodePreemptionRequested, cause="DefaultPoolShort"), 0)
+    reading.read(sample(NodePreemptionWithdrawn), 1)
+    reading.read(sample(PreemptionPending, since=at(500)), 500)
+
+    (found,) = reading.all()
+    assert (found.cause, found.beneficiary) == ("Requested", "")
 
 
 def test_each_stay_of_a_machine_has_its_own() -> None:

@@ -114,6 +114,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
@@ -982,6 +983,7 @@ SAMPLES: tuple[Message, ...] = (
     MachineDeclared(zone=LAB, machine=MACHINE, instance_type=KIND, digest="5f2b", serial="SN1"),
     MachineAdded(zone=LAB, machine=MACHINE, instance_type=KIND, wipes=True, unwiped=True),
     MachineWiped(zone=LAB, machine=MACHINE, assignment=0),
+    NodePreemptionWithdrawn(**OF, zone=ZONE, node=MACHINE, assignment=7),
 )
 
 

@@ -12,6 +12,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
@@ -27,6 +28,7 @@ KINDS: Final[Mapping[str, type[Event]]] = {
     kind.__name__: kind
     for kind in (
         NodePreemptionRequested,
+        NodePreemptionWithdrawn,
         PreemptionPending,
         NodePreempted,
         CWDrainNode,
@@ -106,6 +108,8 @@ class Preemptions:
         match event:
             case NodePreemptionRequested():
                 self._requests[event.node, event.assignment] = event
+            case NodePreemptionWithdrawn():
+                self._requests.pop((event.node, event.assignment), None)
             case PreemptionPending(since=since):
                 self._begin(event, Preemption(event.node, event.pool, entry.position, since))
             case NodePreempted():

@@ -17,14 +17,17 @@ from nodepool.contract.events import (
     MachineReturned,
     NodeActivityChanged,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
 )
 from nodepool.contract.messages import Message
-from nodepool.contract.model import ComputeClass
+from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.audit.assignment import claimed, fits
 from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Pool, Stay, Violation
 
 
-def check(facts: Facts, message: Message, origin: Origin) -> None:
+def check(  # noqa: C901  # It lists the messages.
+    facts: Facts, message: Message, origin: Origin
+) -> None:
     """Checks and notes an event about Nodes that give way, or machines that are held back."""
     match message:
         case CapacityReclaimed():
@@ -44,6 +47,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             facts.sick.setdefault(assignment, History()).add(origin.position, False)
         case NodePreemptionRequested():
             _requested(facts, message, origin)
+        case NodePreemptionWithdrawn():
+            _withdrawn(facts, message, origin)
         case CapacityChecked():
             _check_promised(facts, message, origin)
 
@@ -75,13 +80,7 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         raise Violation(f"{stay.machine} has to give way before it leaves with its NodePool")
     facts.giving_way[message.assignment] = facts.preempted[message.assignment] = stay
     offering = stay.pool.offering
-    short = [
-        (spec, missing)
-        for pool in facts.existing_pools()
-        if pool.offering == offering
-        for spec, missing in claimed(pool, origin.cause)
-        if spec.compute_class is ComputeClass.DEFAULT
-    ]
+    short = _short(facts, offering, origin.cause)
     if any(spec.affinity is not None for spec, _ in short):
         return
     needed = sum(missing for _, missing in short)
@@ -100,6 +99,46 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         text = f"{len(going)} spot Nodes have to give way, and {needed} are needed"
         raise Violation(f"{text}{f', {wiped} of them are being wiped' if wiped else ''}")
     _check_order(facts, stay, origin.cause)
+
+
+def _withdrawn(facts: Facts, message: NodePreemptionWithdrawn, origin: Origin) -> None:
+    """Note that a Node need not give way after all, which the Node that was asked last need not.
+
+    The allocator may ask again before it reads that the preemption has begun meanwhile.
+    """
+    stay, cause = facts.stay(message), origin.cause
+    if message.assignment not in facts.giving_way:
+        raise Violation(f"{stay.machine} was not asked to give way, and its request is withdrawn")
+    if _has_begun(stay, cause):
+        raise Violation(f"{stay.machine} is preempted, and its request is withdrawn")
+    asked = list(facts.giving_way)
+    later = asked[asked.index(message.assignment) + 1 :]
+    del facts.giving_way[message.assignment]
+    short = [spec for spec, _ in _short(facts, stay.pool.offering, cause)]
+    if _is_sick(facts, message.assignment, cause) or any(spec.affinity for spec in short):
+        return
+    for number in later:
+        other = facts.giving_way[number]
+        is_same = other.pool.offering == stay.pool.offering and not other.has_left(cause)
+        if is_same and not (_has_begun(other, cause) or other.pool.is_deleting(cause)):
+            raise Violation(f"{stay.machine} need not give way, and {other.machine} has to")
+
+
+def _has_begun(stay: Stay, cause: int) -> bool:
+    """Whether it was known that the preemption of a Node has begun."""
+    begun = stay.warned or stay.preempted
+    return begun is not None and begun[0] <= cause
+
+
+def _short(facts: Facts, offering: Offering, cause: int) -> list[tuple[NodePoolSpec, int]]:
+    """The NodePools of class `default` that lack Nodes of an offering, and how many."""
+    return [
+        (spec, missing)
+        for pool in facts.existing_pools()
+        if pool.offering == offering
+        for spec, missing in claimed(pool, cause)
+        if spec.compute_class is ComputeClass.DEFAULT
+    ]
 
 
 def _check_promised(facts: Facts, message: CapacityChecked, origin: Origin) -> None:

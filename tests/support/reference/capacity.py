@@ -42,7 +42,9 @@ from nodepool.contract.events import (
     MachineWiped,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
@@ -66,6 +68,7 @@ class Machine:
     stay: the number of its last stay in a NodePool.
     sick: whether it goes to triage when it leaves.
     gives_way: whether it is a spot Node that is preempted, for others or by command.
+    is_warned: whether that has begun, so that it is not taken back.
     lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
     surplus: whether it leaves for a scale-down.
     wipes: whether it is wiped after each stay before it is free.
@@ -80,6 +83,7 @@ class Machine:
     stay: int = 0
     sick: bool = False
     gives_way: bool = False
+    is_warned: bool = False
     lent: bool = False
     surplus: bool = False
     wipes: bool = False
@@ -306,11 +310,12 @@ class CapacityModel:
                 self.machines[key].holder = RECLAIMED
             case MachineReturned(machine_key=key):
                 self.machines[key].holder = ""
-            case NodePreemptionRequested(machine_key=key) | PreemptionPending(machine_key=key):
+            case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
+                self._preempted(message)
+            case NodePreemptionWithdrawn(machine_key=key):
                 machine = self.machines[key]
-                is_there = machine.holder not in NOBODY
-                if is_there and machine.stay == message.assignment:
-                    machine.gives_way = True
+                if machine.stay == message.assignment and not machine.is_warned:
+                    machine.gives_way = False
             case NodeUpdated(machine_key=key, assignment=stay, removal=removal):
                 if self.machines[key].stay == stay:
                     self.machines[key].surplus = removal is RemovalReason.SCALE_DOWN
@@ -318,6 +323,16 @@ class CapacityModel:
                 self.to_reclaim[zone, kind] = count
             case _:
                 self._held(message, stored.time)
+
+    def _preempted(
+        self, message: NodePreemptionRequested | PreemptionPending | NodePreempted
+    ) -> None:
+        machine = self.machines[message.machine_key]
+        if machine.holder in NOBODY or machine.stay != message.assignment:
+            return
+        machine.gives_way = machine.gives_way or not isinstance(message, NodePreempted)
+        is_begun = not isinstance(message, NodePreemptionRequested)
+        machine.is_warned = machine.is_warned or (is_begun and machine.gives_way)
 
     def _held(self, message: Message, now: datetime) -> None:
         match message:
@@ -346,7 +361,7 @@ class CapacityModel:
                 self.machines[key].give_back()
                 if is_dead:
                     self.machines[key].holder = TRIAGE
-                self.machines[key].gives_way = False
+                self.machines[key].gives_way = self.machines[key].is_warned = False
                 if message.uid in self.demands and not self.machines[key].lent:
                     demand = self.demands[message.uid]
                     demand.held -= 1

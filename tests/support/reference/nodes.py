@@ -41,6 +41,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     NodeRemovalCancelled,
     NodeReservationChanged,
     NodeUpdated,
@@ -179,9 +180,8 @@ class NodesModel:
                 member.chosen, member.unanswered = None, False
             case NodeUpdated(removal=removal):
                 member.is_unhealthy = removal is RemovalReason.UNHEALTHY
-            case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
-                member.preempted = True
-                member.awaited = isinstance(message, NodePreemptionRequested)
+            case PreemptionPending() | NodePreempted():
+                member.preempted, member.awaited = True, False
                 member.counted = member.counted and member.chosen is not None
                 member.unanswered = False
             case _:
@@ -209,8 +209,11 @@ class NodesModel:
                 self._assigned(self.groups[uid], message, stored.cause)
             case CWNodeDeletionRequestSuccess():
                 self._requested(message)
-            case NodePreemptionRequested():
-                self._member_changed(stored)
+            case NodePreemptionRequested() | NodePreemptionWithdrawn():
+                _, member = self._member(message)
+                if member is not None and (member.awaited or not member.preempted):
+                    member.preempted = isinstance(message, NodePreemptionRequested)
+                    member.awaited = member.preempted
             case NodeRemovalCancelled():
                 _, member = self._member(message)
                 if member is not None:

@@ -26,6 +26,7 @@ from nodepool.contract.events.allocator import (
     MachineReclaimed,
     MachineReturned,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     NodeRemovalCancelled,
     PreemptionCause,
 )
@@ -198,6 +199,7 @@ __all__ = [
     "NodePoolValidated",
     "NodePreempted",
     "NodePreemptionRequested",
+    "NodePreemptionWithdrawn",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
     "NodeReportRequested",

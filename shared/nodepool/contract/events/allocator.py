@@ -206,8 +206,8 @@ class MachineReturned(Event, OfMachine):
 class NodePreemptionRequested(Event, OfNode):
     """A spot Node is to be taken back, as if `PreemptNode` had been sent.
 
-    This is not taken back: while the preemption service is down it waits, and is then followed even
-    where nothing needs the machine any more.
+    While the preemption service is down this waits. If nothing needs the machine any more,
+    `NodePreemptionWithdrawn` takes it back.
 
     cause: why.
     beneficiary: the NodePool that is short, where it is of the same organisation; its key, such as
@@ -218,3 +218,13 @@ class NodePreemptionRequested(Event, OfNode):
 
     cause: PreemptionCause
     beneficiary: str = ""
+
+
+class NodePreemptionWithdrawn(Event, OfNode):
+    """Nothing needs the machine of this Node any more: `NodePreemptionRequested` is taken back.
+
+    The log decides. If the preemption has begun, this changes nothing; if the preemption service
+    begins the preemption before it has read this, the preemption goes on.
+    """
+
+    speaker: ClassVar[str] = "allocator"
