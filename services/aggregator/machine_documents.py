@@ -24,6 +24,8 @@ def machine_document(item: MachineObject) -> Document:
     cause = item.status.cause or ("it is out of service" if machine.out else "")
     if cause:
         shown["cause"] = cause
+    if machine.out:
+        shown["outOfService"] = True
     faults = item.status.faults
     if faults is not None:
         shown["fault"] = faults.failing or faults.fault

@@ -407,7 +407,8 @@ def test_a_held_back_machine_that_is_out_of_service_is_shown_so_and_returned_las
     world.give_back(1)
 
     # then the one in service comes first, and the other one is still out of service
-    assert held == {"state": "Reclaimed", "cause": "it is in maintenance: new fan"}
+    cause = "it is in maintenance: new fan"
+    assert held == {"state": "Reclaimed", "cause": cause, "outOfService": True}
     assert first == world.nodes("train") == ["n2"]
     assert world.machine_status("n1") == {
         "state": "Triage",
@@ -423,7 +424,8 @@ def test_a_held_back_machine_that_is_in_service_again_shows_no_cause(world: Worl
 
     world.put_back("n1")
 
-    assert out == {"state": "Reclaimed", "cause": "it is out of service"}
+    cause = "it is out of service"
+    assert out == {"state": "Reclaimed", "cause": cause, "outOfService": True}
     assert world.machine_status("n1") == {"state": "Reclaimed"}
 
 

@@ -34,18 +34,18 @@ IN_SERVICE = ("Free", "Assigned", "Reclaimed", "Zap", "")
 
 
 class MachineFacts(NamedTuple):
-    """What the document of a machine shows; `position` is that of its last change."""
+    """What the document of a machine shows.
+
+    position: the position of its last change.
+    is_held_out: whether an operator holds it back while it is out of service.
+    """
 
     name: str
     state: str
     cause: str
     domain: str
     position: int
-
-    @property
-    def is_held_out(self) -> bool:
-        """Return whether an operator holds the machine back while it is out of service."""
-        return self.state == "Reclaimed" and self.cause != ""
+    is_held_out: bool
 
 
 def facts(
@@ -253,6 +253,7 @@ def machine_facts(machine: object) -> MachineFacts:
         text(machine, "status", "cause"),
         text(machine, "metadata", "labels", NVLINK_DOMAIN),
         position(machine),
+        at(machine, "status", "outOfService") is True,
     )
 
 
