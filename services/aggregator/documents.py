@@ -257,5 +257,6 @@ def _capacity(item: CapacityObject) -> Document:
         **({"givingWay": item.giving_way} if item.giving_way else {}),
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         **({"unwarned": item.unwarned} if item.unwarned else {}),
+        **({"unmarked": item.unmarked} if item.unmarked else {}),
         "resourceVersion": str(item.version),
     }

@@ -116,11 +116,13 @@ def count_giving_way(
 ) -> ReadModel:
     """Return the read model after a change of a Node that may have to give way; None if it left."""
     was_unwarned, is_unwarned = before.is_unwarned, after is not None and after.is_unwarned
+    was_unmarked, is_unmarked = before.is_unmarked, after is not None and after.is_unmarked
     stages = [
         (node.asked_since, node.preempted_since) if node is not None else (None, None)
         for node in (before, after)
     ]
-    if stages[0] == stages[1] and was_unwarned is is_unwarned:
+    is_same = stages[0] == stages[1] and was_unwarned is is_unwarned
+    if is_same and was_unmarked is is_unmarked:
         return model
     key = offering_key(before.zone, before.instance_type)
     item = model.capacity[key]
@@ -132,6 +134,7 @@ def count_giving_way(
         preempting_since=context.time if is_giving else item.preempting_since,
         # A snapshot of an earlier release has Nodes that it did not count.
         unwarned=max(0, item.unwarned + is_unwarned - was_unwarned),
+        unmarked=max(0, item.unmarked + is_unmarked - was_unmarked),
     )
     return replace(model, capacity=model.capacity.set(key, item))
 

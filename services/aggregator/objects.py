@@ -296,6 +296,11 @@ class NodeObject:
         return self.asked_since is not None and not self.warned and self.removal is None
 
     @property
+    def is_unmarked(self) -> bool:
+        """Return whether its preemption has begun, which the lifecycle service has to hear."""
+        return self.warned and self.removal is None
+
+    @property
     def domain(self) -> str:
         """Return its NVLink domain, from its assignment on; empty if it has none."""
         return domain_of(self.labels)
@@ -343,6 +348,7 @@ class CapacityObject:
     preempting_since: when the last of these Nodes was asked, or its preemption began; else None.
     zap: how many machines are being wiped.
     unwarned: how many of the Nodes that are to give way stay and have not been warned.
+    unmarked: how many of them the lifecycle service has not marked, although they were warned.
     """
 
     zone: str
@@ -357,6 +363,7 @@ class CapacityObject:
     preempting_since: datetime | None = None
     zap: int = 0
     unwarned: int = 0
+    unmarked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

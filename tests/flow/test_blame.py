@@ -233,3 +233,28 @@ def test_the_lifecycle_service_is_named_if_a_silent_node_at_work_outlives_its_ti
         "see that the lifecycle service runs"
     ]
     assert "n1" not in world.nodes("train")
+
+
+def test_who_awaits_a_spot_node_is_told_that_nobody_marks_it_after_its_warning(
+    world: WorldHarness,
+) -> None:
+    # given two spot Nodes at work, one of which is warned for a NodePool of the default class
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    for node in ("n1", "n2"):
+        world.run_pod(node, graceS=900)
+    world.pass_time(minutes=5)
+
+    # when the lifecycle service does not cordon it
+    with world.paused("lifecycle"):
+        world.apply("train", 1)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+
+    # then that service is named as to the owner of the Node, and not after seven minutes only
+    back = explained(world, "train", is_now=True)
+    assert [titles(each)[0] for each in (early, back)] == ["Capacity is NoneAvailable"] * 2
+    assert titles(late)[0] == "the lifecycle service does not answer"
+    assert late.causes[0].message == "1 spot Node is to give way for it, which has not begun"
+    assert not any("7 minutes" in text for cause in late.causes for text in cause.helps)

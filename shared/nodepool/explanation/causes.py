@@ -26,10 +26,10 @@ from nodepool.explanation.unanswered import (
     is_late,
     is_outdated,
     lacks_spot_nodes,
+    late_spot_nodes,
     outdated_since,
     spot_awaited_since,
     undetermined_check,
-    unwarned_since,
 )
 
 CHECKS = ("Validated", "Quota", "Capacity")
@@ -194,23 +194,25 @@ def _find_unpreempted(facts: Facts) -> Iterator[Cause]:
     if lacks_spot_nodes(facts) and is_late(facts, began := assigned_since(facts)):
         yield blame(ACTS_NEXT["ask spot Nodes"], "no spot Node is asked to give way", began, own)
     capacity, machines = facts.checks.get("Capacity"), facts.machines
-    if machines is not None and (began := unwarned_since(facts)) is not None:
-        late = min(facts.spot_awaited, machines.unwarned)
-        text = f"{'is' if late == 1 else 'are'} to give way for it, which has not begun"
-        yield blame(ACTS_NEXT["warn"], f"{format_count(late, 'spot Node')} {text}", began, own)
+    late = late_spot_nodes(facts)
+    for step, count in late.items():
+        text = f"{'is' if count == 1 else 'are'} to give way for it, which has not begun"
+        began = machines.preempting_since if machines is not None else None
+        yield blame(ACTS_NEXT[step], f"{format_count(count, 'spot Node')} {text}", began, own)
+    if late:
         return
     since = spot_awaited_since(facts)
     if since is None or machines is None or facts.held >= facts.allowed or facts.deleting:
         return
     if capacity is not None and is_outdated(facts, capacity):
         return  # Its spot Nodes may be gone, and nothing is known of others.
-    count = format_count(facts.spot_awaited, "spot Node")
+    awaited = format_count(facts.spot_awaited, "spot Node")
     verb, gave = ("is", "has") if facts.spot_awaited == 1 else ("are", "have")
     if machines.giving_way:
-        text = f"{count} {verb} to give way, which takes at most {GONE_MINUTES} minutes, and {verb}"
-        yield blame(ACTS_NEXT["preempt"], f"{text} still there", since, own)
+        text = f"{verb} to give way, which takes at most {GONE_MINUTES} minutes"
+        yield blame(ACTS_NEXT["preempt"], f"{awaited} {text}, and {verb} still there", since, own)
     else:
-        text = f"{count} {gave} given way for it, and nothing has come of that"
+        text = f"{awaited} {gave} given way for it, and nothing has come of that"
         yield blame(ACTS_NEXT["assign"], text, since, own)
 
 

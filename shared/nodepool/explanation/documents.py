@@ -276,6 +276,7 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         preempting_since=moment(capacity, "preemptingSince"),
         zap=number(capacity, "zap"),
         unwarned=number(capacity, "unwarned"),
+        unmarked=number(capacity, "unmarked"),
         held_out=sum(each.is_held_out for each in machines),
     )
 

@@ -64,7 +64,7 @@ class Machines:
     domains: the NVLink domains by name, if the type comes in racks.
     giving_way, zap: how many are Nodes that are to give way, of all organisations, and are wiped.
     preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
-    unwarned: how many of them stay and have not been warned.
+    unwarned, unmarked: how many of them stay: without a warning, and with one and without a mark.
     held_out: how many of the reclaimed machines are out of service; those are returned last.
     """
 
@@ -81,6 +81,7 @@ class Machines:
     zap: int = 0
     held_out: int = 0
     unwarned: int = 0
+    unmarked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

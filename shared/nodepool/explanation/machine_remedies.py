@@ -23,7 +23,7 @@ from nodepool.explanation.sharing import (
     rack_of,
     rivals,
 )
-from nodepool.explanation.unanswered import GONE_MINUTES, spot_awaited_since, unwarned_since
+from nodepool.explanation.unanswered import GONE_MINUTES, late_spot_nodes, spot_awaited_since
 
 
 def capacity_details(facts: Facts) -> Iterator[str]:
@@ -67,7 +67,7 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
     if gets_none(facts):
         return
     comes, machines = facts.spot_awaited, facts.machines
-    is_late = spot_awaited_since(facts) is not None or unwarned_since(facts) is not None
+    is_late = spot_awaited_since(facts) is not None or late_spot_nodes(facts)
     if comes and not is_late:
         nodes = "spot Node is" if comes == 1 else "spot Nodes are"
         text = f"being preempted for it, which takes at most {GONE_MINUTES} minutes"

@@ -246,15 +246,18 @@ def spot_awaited_since(facts: Facts) -> datetime | None:
     return since if facts.spot_awaited and is_over else None
 
 
-def unwarned_since(facts: Facts) -> datetime | None:
-    """Return since when a spot Node should have been warned; None if none is late.
+def late_spot_nodes(facts: Facts) -> dict[Step, int]:
+    """Return how many spot Nodes should have been warned, and marked; nothing if none is late.
 
-    Any such Node may be the one that is awaited. The time counts from the latest that was asked.
+    Any such Node may be one that is awaited. The time counts from the latest that was asked or
+    warned.
     """
     machines = facts.machines
-    if machines is None or not (facts.spot_awaited and machines.unwarned):
-        return None
-    return machines.preempting_since if is_late(facts, machines.preempting_since) else None
+    if machines is None or not is_late(facts, machines.preempting_since):
+        return {}
+    counts: dict[Step, int] = {"warn": machines.unwarned, "mark": machines.unmarked}
+    late = {step: min(facts.spot_awaited, count) for step, count in counts.items()}
+    return {step: count for step, count in late.items() if count}
 
 
 def unwarned(facts: Facts) -> list[NodeFacts]:
