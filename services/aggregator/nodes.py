@@ -115,7 +115,7 @@ def _give_way(node: NodeObject, event: GivesWay, context: Context) -> NodeObject
     return replace(
         node,
         asked_since=node.asked_since or context.time,
-        warned=not isinstance(event, on.NodePreemptionRequested),
+        warned=node.warned or not isinstance(event, on.NodePreemptionRequested),
         preempted_since=begun,
         version=context.position,
     )

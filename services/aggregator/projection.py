@@ -95,7 +95,8 @@ def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:
     """Yield a Node, and the NodePool if its status may name the Node."""
     yield NODES, event.node_key
     node = model.node(event)
-    if node is not None and node.asked_since is not None:
+    is_withdrawn = isinstance(event, on.NodePreemptionWithdrawn)
+    if node is not None and (node.asked_since is not None or is_withdrawn):
         yield CAPACITY, offering_key(node.zone, node.instance_type)
     pool = model.pools.get(event.key)
     has_booted = isinstance(event, on.NodeUpdated) and event.phase in _BOOTED_AGAIN

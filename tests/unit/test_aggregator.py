@@ -34,9 +34,13 @@ from nodepool.contract.events import (
     NodeConditionReported,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
+    NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     NodeRemovalRecovered,
     NodeReservationChanged,
     NodeUpdated,
+    PreemptionPending,
     QuotaChecked,
     QuotaDeleted,
     QuotaReleased,
@@ -1048,6 +1052,34 @@ def test_a_reservation_for_the_control_plane_changes_the_node_and_its_nodepool()
     assert node["reservedFor"] == "control-plane"
     assert set(PROJECTION.touched(story.state, event)) == {(POOLS, POOL), (NODES, event.node_key)}
     assert story.version(NODES, event.node_key) == story.position
+
+
+def test_a_request_to_give_way_that_is_taken_back_shows_no_more() -> None:
+    # given a Node that is asked to give way
+    story = with_node().heard(sample(CWNodeRegistered), sample(NodePreemptionRequested))
+    asked, event = story.objects(), sample(NodePreemptionWithdrawn)
+
+    # when the request is taken back
+    story.heard(event)
+
+    # then the Node and the count of the Nodes that give way are written again, without it
+    places = {(NODES, event.node_key), (CAPACITY, OFFERING)}
+    assert {place for place in asked if asked[place] != story.document(*place)} == places
+    assert places <= set(PROJECTION.touched(story.state, event))
+    assert "givingWay" not in story.document(CAPACITY, OFFERING)
+    assert "askedSince" not in cast("Document", story.document(NODES, event.node_key)["status"])
+
+
+@pytest.mark.parametrize("begins", [NodePreempted, PreemptionPending])
+def test_a_preemption_that_has_begun_is_not_taken_back(begins: type[Hears]) -> None:
+    # given a preemption that began just before the Node was asked to give way
+    story = with_node().heard(sample(CWNodeRegistered), sample(begins))
+    story.heard(sample(NodePreemptionRequested))
+    asked = story.objects()
+
+    story.heard(sample(NodePreemptionWithdrawn))
+
+    assert story.objects() == asked
 
 
 @given(st.lists(st.composite(any_event)(), max_size=40))
