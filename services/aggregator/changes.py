@@ -68,11 +68,13 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             return _quota_counted(model, message, context)
         case on.NodePoolValidated():
             pool = pools.specify_pool(model.pools.get(message.key), message, context)
-            return replace(model, pools=model.pools.set(pool.key, pool))
+            after = replace(model, pools=model.pools.set(pool.key, pool))
+            return quotas.give_up_quota(model, after, pool.key, context)
         case on.NodeTemplateChanged():
             return replace(model, templates=add_template(model.templates, message))
         case on.NodePoolDeleting():
-            return _pool_changed(model, message, pools.deleting, context)
+            after = _pool_changed(model, message, pools.deleting, context)
+            return quotas.give_up_quota(model, after, message.key, context)
         case on.CWNodePoolNodesRemoved():
             return _pool_changed(model, message, pools.nodes_removed, context)
         case on.NodePoolUpdateFailed():
@@ -230,13 +232,14 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
     inventory = model.inventory.depart(event)
     change = partial(pools.node_left, node=node)
     model = count_giving_way(model, node, None, context)
-    return replace(
+    after = replace(
         with_inventory(model, event, inventory, context),
         pools=_changed_pools(model.pools, event, change, context),
         nodes=model.nodes.delete(key),
         busy=_with_busy(model.busy, node.pool, key, is_busy=False),
         templates=move_node(model.templates, node.pool, node.template, 0),
     )
+    return quotas.give_up_quota(model, after, event.key, context)
 
 
 def _reservation_changed(
@@ -248,11 +251,12 @@ def _reservation_changed(
         return model
     node = replace(before, usable=event.usable, version=context.position)
     change = partial(pools.node_reserved, domain=node.domain)
-    return replace(
+    after = replace(
         model,
         pools=_changed_pools(model.pools, event, change, context),
         nodes=model.nodes.set(event.node_key, node),
     )
+    return quotas.give_up_quota(model, after, event.key, context)
 
 
 def _cluster_registered(
@@ -276,7 +280,8 @@ def _cluster_registered(
 def _quota_counted(model: ReadModel, event: QuotaCounted, context: Context) -> ReadModel:
     """Return the read model after a change of a limit, or of the Nodes that count against it."""
     if isinstance(event, on.QuotaChecked):
-        model = _pool_changed(model, event, pools.apply_verdict, context)
+        judged = _pool_changed(model, event, pools.apply_verdict, context)
+        model = quotas.give_up_quota(model, judged, event.key, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = model.quotas.get(key)
     after = quotas.update_quota(before, event, context)

@@ -45,6 +45,7 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
                 "instanceType": item.instance_type,
                 "limit": item.limit,
                 "used": item.used,
+                **({"givenUp": rfc3339(item.given_up)} if item.given_up is not None else {}),
                 "resourceVersion": str(item.version),
             }
         case CapacityObject():

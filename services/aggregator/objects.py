@@ -326,6 +326,8 @@ class QuotaObject:
     limit: the maximum number of Nodes; None if the limit was never set.
     used: how many Nodes count against the limit.
     version: the position of its last change.
+    given_up: when a NodePool last gave up quota, which the quota service then has to release; None
+        if none did.
     """
 
     org: str
@@ -334,6 +336,7 @@ class QuotaObject:
     limit: int | None
     used: int
     version: int
+    given_up: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

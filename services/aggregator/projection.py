@@ -62,11 +62,21 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
             | on.GrantAcknowledged()
         ):
             return  # Each Node that gets a template or a cordon has its own event.
-        case on.CWNodeAssigned() | on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
+        case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             yield from _stay(message)
             yield from _machine(model, message.machine_key)
-        case on.CWNodeRegistered() | on.NodeReservationChanged():
+            yield from _quota_of(model, message)
+        case on.NodeReservationChanged():
             yield from _stay(message)
+            yield from _quota_of(model, message)
+        case on.CWNodeAssigned():
+            yield from _stay(message)
+            yield from _machine(model, message.machine_key)
+        case on.CWNodeRegistered():
+            yield from _stay(message)
+        case on.NodePoolValidated() | on.NodePoolDeleting():
+            yield POOLS, message.key
+            yield from _quota_of(model, message)
         case OfRealMachine():
             yield MACHINES, message.machine_key
         case OfMachine():
@@ -89,6 +99,13 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
 def _stay(event: OfNode) -> Iterator[tuple[str, str]]:
     yield POOLS, event.key
     yield NODES, event.node_key
+
+
+def _quota_of(model: ReadModel, event: OfPool) -> Iterator[tuple[str, str]]:
+    """Yield the limit of a NodePool, of which it may have given up a part."""
+    pool = model.pools.get(event.key)
+    if pool is not None:
+        yield QUOTAS, pool.ledger
 
 
 def _node(model: ReadModel, event: OfNode) -> Iterator[tuple[str, str]]:

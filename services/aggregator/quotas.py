@@ -1,11 +1,14 @@
-"""A limit of the read model after an event about it."""
+"""A limit of the read model after an event about it, or about a NodePool that uses it."""
 
 from typing import assert_never
 
 from aggregator import QuotaCounted
 from aggregator.objects import QuotaObject
+from aggregator.read_model import ReadModel
 from nodepool.contract import events as on
+from nodepool.contract.keys import PoolKey
 from nodepool.service import Context
+from nodepool.state.values import replace
 
 
 def update_quota(
@@ -31,4 +34,21 @@ def update_quota(
         return before
     if limit is None and not used:
         return None
-    return QuotaObject(event.org, event.zone, event.instance_type, limit, used, context.position)
+    given_up, position = before.given_up if before is not None else None, context.position
+    scope = event.org, event.zone, event.instance_type
+    return QuotaObject(*scope, limit, used, position, given_up)
+
+
+def give_up_quota(before: ReadModel, after: ReadModel, key: PoolKey, context: Context) -> ReadModel:
+    """Return the read model with the moment at which a NodePool gave up quota, if it does now.
+
+    before, after: the read model before and after the event.
+    """
+    pool, known = after.pools.get(key), before.pools.get(key)
+    if pool is None or known is None or pool.grant >= known.grant:
+        return after
+    quota = after.quotas.get(pool.ledger)
+    if quota is None:
+        return after
+    quota = replace(quota, given_up=context.time, version=context.position)
+    return replace(after, quotas=after.quotas.set(pool.ledger, quota))

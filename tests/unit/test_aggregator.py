@@ -1050,7 +1050,8 @@ def test_a_reservation_for_the_control_plane_changes_the_node_and_its_nodepool()
 
     node = cast("Document", story.document(NODES, event.node_key)["status"])
     assert node["reservedFor"] == "control-plane"
-    assert set(PROJECTION.touched(story.state, event)) == {(POOLS, POOL), (NODES, event.node_key)}
+    changed = {(POOLS, POOL), (NODES, event.node_key), (QUOTAS, LEDGER)}
+    assert set(PROJECTION.touched(story.state, event)) == changed
     assert story.version(NODES, event.node_key) == story.position
 
 

@@ -13,7 +13,12 @@ from nodepool.explanation.machine_remedies import (
     capacity_remedies,
 )
 from nodepool.explanation.node_causes import deletion, of_nodes
-from nodepool.explanation.quota_remedies import quota_details, quota_proofs, quota_remedies
+from nodepool.explanation.quota_remedies import (
+    quota_details,
+    quota_proofs,
+    quota_remedies,
+    unreleased,
+)
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
@@ -58,6 +63,7 @@ def causes(facts: Facts) -> list[Cause]:
         *unvalidated,
         *_silent_checks(facts),
         *_outdated_check(facts),
+        *(_find_unreleased(facts) if any(each.kind == "Quota" for each in blocked) else ()),
         *_find_unassigned(facts),
         *_find_unpreempted(facts),
         *_find_undetermined(facts),
@@ -169,6 +175,14 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
             since,
             proofs([(check.position, "condition Capacity")]),
         )
+
+
+def _find_unreleased(facts: Facts) -> Iterator[Cause]:
+    """Yield the services of which one does not release the quota that NodePools gave up."""
+    limit = facts.limit
+    if limit is not None and (text := unreleased(facts)) and is_late(facts, limit.given_up):
+        about = proofs(quota_proofs(facts))
+        yield blame(ACTS_NEXT["release"], text, limit.given_up, about)
 
 
 def _find_unassigned(facts: Facts) -> Iterator[Cause]:

@@ -242,7 +242,8 @@ def _limit(quota: object) -> Limit | None:
     if not isinstance(quota, Mapping):
         return None
     limit = None if at(quota, "limit") is None else number(quota, "limit")
-    return Limit(limit, number(quota, "used"), number_in_text(quota, "resourceVersion"))
+    version, given_up = number_in_text(quota, "resourceVersion"), moment(quota, "givenUp")
+    return Limit(limit, number(quota, "used"), version, given_up)
 
 
 def machine_facts(machine: object) -> MachineFacts:

@@ -31,11 +31,13 @@ class Limit:
     limit: the most Nodes; None if it was never set.
     used: how many Nodes count against it, including the Nodes of this NodePool.
     position: the log position of its last change.
+    given_up: when a NodePool last gave up a part of it; None if unknown.
     """
 
     limit: int | None
     used: int
     position: int = 0
+    given_up: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from nodepool.explanation.sharing import (
     list_names,
     rivals,
 )
+from nodepool.explanation.unanswered import is_late
 
 COUNTED: Final = "each of its Nodes counts until it is idle and has left"
 """Why a NodePool with a lower target does not give its quota back yet."""
@@ -58,6 +59,13 @@ def quota_details(facts: Facts) -> Iterator[str]:
                 yield f"{peer.name} has {count} more than it wants: {_delay(peer)}"
 
 
+def unreleased(facts: Facts) -> str:
+    """Return how many Nodes NodePools gave up that the quota still counts; empty for none."""
+    used = facts.limit.used if facts.limit is not None else 0
+    gone = used - facts.reserved - _others(facts)
+    return f"NodePools have given up {format_count(gone)} that the quota still counts" * (gone > 0)
+
+
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     """Yield the limits and targets with which the NodePool would be within its quota."""
     limit = facts.limit
@@ -65,9 +73,7 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy("raise the quota, or lower the target", EditSpec())
         return
     known = facts.reserved + _others(facts)
-    if (gone := limit.used - known) > 0:
-        # A NodePool that is gone does not say since when, so no service is known to be late.
-        given_up = f"NodePools have given up {format_count(gone)} that the quota still counts"
+    if (given_up := unreleased(facts)) and not is_late(facts, limit.given_up):
         yield Remedy(f"wait a moment and ask again: {given_up}; {_IF_IT_LASTS}", Wait())
     yield from _raise(facts, limit, known + _lacks(facts))
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))

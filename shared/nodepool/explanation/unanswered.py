@@ -23,6 +23,7 @@ Step = Literal[
     "register",
     "end",
     "forget",
+    "release",
 ]
 """What a NodePool or a Node waits for."""
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
@@ -48,6 +49,7 @@ ACTS_NEXT: Final[Mapping[Step, tuple[str, ...]]] = {
     "register": ("lifecycle",),
     "end": ("allocator",),
     "forget": ("validator",),
+    "release": ("allocator", "quota"),
 }
 """The services that have to act next, in order: if a step does not end, one of them does
 not answer. The lifecycle service marks a Node that the allocator has chosen; the preemption service
