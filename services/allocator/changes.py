@@ -59,18 +59,23 @@ def change_member(  # noqa: C901, PLR0912  # It lists the messages.
             return _withdraw_request(member)
         case on.NodePreempted() | on.PreemptionPending():
             return _preempt_node(member)
-        case on.CWNodeDeletionRequestSuccess(removal=removal, request=request):
-            return replace(
-                member,
-                removal=removal,
-                removed_in=removals,
-                requests=request,
-                idle_only=event.idle_only,
-                is_cancelled=False,
-                drained_by=_drained_by(member),
-            )
+        case on.CWNodeDeletionRequestSuccess():
+            return _delete_node(member, event, removals)
         case _:
             assert_never(event)
+
+
+def _delete_node(member: Member, event: on.CWNodeDeletionRequestSuccess, removals: int) -> Member:
+    """Return the Node as one that its NodePool has asked to leave."""
+    return replace(
+        member,
+        removal=event.removal,
+        removed_in=removals,
+        requests=event.request,
+        idle_only=event.idle_only,
+        is_cancelled=False,
+        drained_by=_drained_by(member),
+    )
 
 
 def _drained_by(member: Member) -> datetime | None:

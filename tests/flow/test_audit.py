@@ -10,6 +10,8 @@ from support.audit.auditor import Auditor, violations
 from support.audit.facts import Violation
 from support.constants import A100, H100, PREFER_IDLE
 from support.manifests import rack_affinity
+from support.reference.history import History
+from support.reference.nodes import NodesModel
 from support.reference.turns import TurnsModel
 from support.tampering import (
     Change,
@@ -287,10 +289,19 @@ def test_a_wrong_log_has_a_violation(change: Change, expected: str) -> None:
 
 def turn_faults(log: Log) -> list[str]:
     """Return what the model of turns finds wrong in a log."""
+    return TurnsModel(_history(log)).faults
+
+
+def removal_faults(log: Log) -> list[str]:
+    """Return what the model of Nodes finds wrong in a log, on the way to its end."""
+    return NodesModel(_history(log)).faults
+
+
+def _history(log: Log) -> History:
     auditor = Auditor()
     for entry in log:
         auditor.read(entry)
-    return TurnsModel(auditor.history).faults
+    return auditor.history
 
 
 def test_in_a_right_log_each_nodepool_is_served_in_its_turn() -> None:

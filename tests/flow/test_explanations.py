@@ -2151,12 +2151,12 @@ def test_a_service_that_cannot_decide_on_a_surplus_is_tried_again_and_not_blamed
 def test_a_spot_node_that_does_not_give_way_in_time_is_told_with_who_is_to_end_it(
     world: WorldHarness,
 ) -> None:
-    # given a NodePool for which a spot Node is to give way, which is warned and not marked
+    # given a NodePool for which a spot Node is to give way, which is warned and marked
     world.given_data_center(machines=2)
     world.apply("cheap", 2, computeClass="spot")
     begun = world.world.log.clock
+    world.apply("train", 1)
     with world.paused("lifecycle"):
-        world.apply("train", 1)
         world.pass_time(minutes=7)
         early = explained(world, "train", is_now=True)
         world.pass_time(minutes=1)

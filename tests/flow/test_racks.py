@@ -528,18 +528,22 @@ def test_a_node_that_boots_counts_for_its_rack_which_is_then_too_large_to_leave(
     assert domains(world) == {R1: 18}
 
 
-def test_no_more_nodes_leave_than_are_too_many_while_a_part_of_a_rack_is_busy(
-    world: WorldHarness,
-) -> None:
-    # given a rack that has lost a Node and has a busy one, and two whole racks that are idle
+def given_a_surplus_while_a_part_of_a_rack_is_busy(world: WorldHarness) -> None:
+    """One of three racks is wanted: R1 has lost n1 and is busy with n2, and two racks are idle."""
     given_racks(world, 3)
     cures = {"disableUnhealthyNodeEviction": False}
     want(world, 3, lifecycle=cures)
     break_node(world, "n1", "gpu-lost")
     run_pod(world, "n2")
-
-    # when one rack is wanted, and later the busy Node becomes idle
     want(world, 1, lifecycle=cures)
+
+
+def test_no_more_nodes_leave_than_are_too_many_while_a_part_of_a_rack_is_busy(
+    world: WorldHarness,
+) -> None:
+    given_a_surplus_while_a_part_of_a_rack_is_busy(world)
+
+    # when the busy Node becomes idle later
     waiting = domains(world), world.condition("train", "AtTarget")
     stop_pod(world, "n2")
 

@@ -77,14 +77,18 @@ def test_nodes_of_the_pool_with_the_lowest_priority_go_first(world: WorldHarness
     assert preempted(world, "cheap") == ["n2"]
 
 
-def test_a_priority_moves_no_preemption_to_another_organisation(world: WorldHarness) -> None:
-    # given a newer spot Node of an organisation that gives it a high priority
+def given_a_newer_node_with_a_priority(world: WorldHarness) -> None:
+    """An organisation gives the newer of two spot Nodes a high priority; recording starts."""
     world.given_data_center(machines=2)
     world.given_cluster("main", org="beta")
     world.given_quota(10, org="beta")
     world.apply("cheap", 1, computeClass="spot")
     world.apply("beta/main/dear", 1, computeClass="spot", schedulingPriority={"value": 5})
     world.start_recording()
+
+
+def test_a_priority_moves_no_preemption_to_another_organisation(world: WorldHarness) -> None:
+    given_a_newer_node_with_a_priority(world)
 
     world.apply("train", 1)
 

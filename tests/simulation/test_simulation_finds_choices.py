@@ -60,7 +60,7 @@ PLANTS = {
         "waits for Pods at",
         AT_WORK,
         functions={"allocator.shrink._choose_exchange": none_exchanged},
-        seed=30,
+        seed=45,
     ),
     "a lowered limit makes the oldest NodePool wait last": Plant(
         "waits for since",

@@ -8,15 +8,18 @@ import pytest
 
 from allocator import give_way, reclaim
 from capacity.needed import _Needs
+from flow.test_spot_gives_way import given_a_newer_node_with_a_priority
 from lifecycle import table
 from lifecycle.node_events import draining
 from nodepool.contract.events import NodePoolDeleting
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from preemption.decide import SERVICE as PREEMPTION
+from support.audit.auditor import violations
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.planted import CALM, PREEMPTED
 from support.simulation.profile import GIVING_WAY, SPOT
+from support.world_harness import WorldHarness
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
 LEAVING = replace(
@@ -25,29 +28,7 @@ LEAVING = replace(
 )
 DELETED = replace(SPOT, actions={**SPOT.actions, "delete": 30, "preempt": 60})
 """NodePools are deleted while their Nodes are preempted."""
-CALM_SPOT = replace(
-    GIVING_WAY,
-    machines=10,
-    faults=("boot",),
-    actions={
-        **GIVING_WAY.actions,
-        "reclaim": 40,
-        "give_back": 30,
-        "apply": 60,
-        "scale": 4,
-        "run_pod": 2,
-        "stop_pod": 20,
-        "scale_down_and_up": 0,
-        "down_and_up": 0,
-        "delete": 6,
-        "preempt": 0,
-        "shrink_and_preempt": 0,
-        "acknowledge": 0,
-        "batch": 0,
-    },
-)
-"""Operators reclaim spot Nodes of NodePools with priorities, and few Nodes leave otherwise."""
-order, held_back = give_way._order, reclaim.held_back
+order, weigh, held_back = give_way._order, give_way.weigh, reclaim.held_back
 
 
 def newest_last(victim: Any) -> Any:
@@ -60,6 +41,12 @@ def by_priority_of_all(victim: Any) -> Any:
     """The place of a Node, as if the priority counted over all organisations."""
     kind, batch, node = order(victim)
     return 10 * victim.pool.spec.priority + kind, batch, node
+
+
+def first_asked_first(state: Any, offering: Any, *args: Any) -> Any:
+    """As many requests are taken back as nobody needs, but those that were made first."""
+    needed, unneeded = weigh(state, offering, *args)
+    return needed, list(state.supply(offering).asked)[: len(unneeded)]
 
 
 def none_outstanding(state: Any, offering: Any) -> Any:
@@ -118,11 +105,11 @@ PLANTS = {
     "a Node goes that is worth more": Plant(
         "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
     ),
-    "a priority moves a preemption to another organisation": Plant(
-        "have to give way, not",
-        CALM_SPOT,
-        functions={"allocator.give_way._order": by_priority_of_all},
-        seed=147,
+    "the Node that was asked first stays, and the last one goes": Plant(
+        "need not give way, and",
+        PROFILE,
+        functions={"allocator.give_way.weigh": first_asked_first},
+        seed=6,
     ),
     "what an operator is to have is promised": Plant(
         "and has to be",
@@ -152,6 +139,7 @@ PLANTS = {
         "after its moment",
         replace(PROFILE, late=("preemption",), hurries=0.02),
         functions={"nodepool.engine.world.Log.is_old": never_old},
+        seed=25,
     ),
     "a Node that waits for its Pods is drained without a warning": Plant(
         "without a warning while Pods run on it",
@@ -182,3 +170,16 @@ def test_a_fault_of_giving_way_is_found(name: str, monkeypatch: pytest.MonkeyPat
     plant = PLANTS[name]
 
     assert plant.text in violation_of(plant, monkeypatch)
+
+
+def test_a_priority_that_moves_a_preemption_to_another_organisation_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given an order in which the priority counts over all organisations, which few seeds show
+    monkeypatch.setattr("allocator.give_way._order", by_priority_of_all)
+    world = WorldHarness()
+
+    given_a_newer_node_with_a_priority(world)
+    world.apply("train", 1)
+
+    assert "have to give way, not" in violations(world.world.log.entries)[0]
