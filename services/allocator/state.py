@@ -121,8 +121,9 @@ def _store_pool(state: State, pool: Pool) -> State:
     is_waiting = pool.key in after.ranking(offering).waiting
     is_freed = was_waiting and not is_waiting and known is not None and known.goal is None
     # If less is needed, a spot Node that was asked to give way may stay.
-    is_less = after.ranking(offering).demand < state.ranking(offering).demand
-    return schedule_offering(after, offering) if is_freed or (is_less and supply.asked) else after
+    is_asked = len(supply.asked) > 0
+    is_less = is_asked and after.ranking(offering).demand < state.ranking(offering).demand
+    return schedule_offering(after, offering) if is_freed or is_less else after
 
 
 def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
