@@ -10,6 +10,10 @@ then, in the order in which NodePools are served. NodePools with a node affinity
 first, since NodePools without an affinity can use any machine. If the machines come back in a
 different order, one more Node gives way at that time. The same happens if a leaving Node does not
 answer, or breaks while it leaves.
+
+A Node that was asked to give way may stay until its preemption begins: if fewer are needed, the
+request that was made last is taken back first. No request is exchanged for a better one, since a
+request that crosses the begin of a preemption would make one more Node give way.
 """
 
 from collections import Counter, defaultdict, deque
