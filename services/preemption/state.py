@@ -63,7 +63,6 @@ Seen = (
     | on.CWNodeDeletionRequestSuccess
     | on.NodeKept
     | on.NodePreemptionRequested
-    | on.NodePreemptionWithdrawn
 )
 """The events of other services about a Node during its stay."""
 Stages = on.NodePreempted | on.PreemptionPending | on.PreemptionInProgress
@@ -79,8 +78,10 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _store_node(state, key, _new(message, booting=True))
         case on.CWNodeRegistered() | on.CWNodeDeletionRequestSuccess() | on.NodeKept():
             return _fold_node_event(state, message)
-        case on.NodeActivityChanged() | on.NodePreemptionRequested() | on.NodePreemptionWithdrawn():
+        case on.NodeActivityChanged() | on.NodePreemptionRequested():
             return _fold_node_event(state, message)
+        case on.NodePreemptionWithdrawn():
+            return _fold_withdrawal(state, message)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
             return _fold_departure(state, message, context)
         case on.CWDrainNode():
@@ -124,12 +125,22 @@ def _fold_node_event(state: State, event: Seen) -> State:
             node = replace(node, request=0) if node and is_kept else None
         case on.NodePreemptionRequested(cause=cause):
             node = replace(node, requested=node.requested or cause) if node else None
-        case on.NodePreemptionWithdrawn():
-            may_stay = node is not None and node.is_to_begin and node.requested != "Command"
-            node = replace(node, requested=None, acknowledged=False) if node and may_stay else None
         case _:
             assert_never(event)
     return state if node is None else _store_node(state, event.node_key, node)
+
+
+def _fold_withdrawal(state: State, event: on.NodePreemptionWithdrawn) -> State:
+    """Return the state without a request to preempt a Node, and without the retry of its begin.
+
+    A preemption that has begun goes on, and so does a request by command.
+    """
+    node, key = state.node(event), event.node_key
+    if node is None or not node.is_to_begin or node.requested == "Command":
+        return state
+    if not any(state.list_ended_stays(key)):
+        state = replace(state, work=state.work.clear_failures(key))
+    return _store_node(state, key, replace(node, requested=None, acknowledged=False))
 
 
 def _fold_stage(state: State, event: Stages, context: Context) -> State:

@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
+    NodePreemptionWithdrawn,
     PreemptionCause,
     PreemptionInProgress,
     PreemptionPending,
@@ -678,6 +679,25 @@ def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_
     assert retry == NOON + timedelta(minutes=1)
     assert isinstance(begun, PreemptionPending)
     assert story.due == story.now + TWO
+
+
+def test_a_request_that_is_taken_back_before_it_is_tried_again_leaves_no_failure() -> None:
+    # given a preemption that was requested, and could not begin
+    story = a_spot_node()
+    before = story.state
+    story.service = replace(SERVICE, reconciler=Reconciler(broken))
+    story.process(taken_back())
+    story.failure_of(Wake(service="preemption", due=NOON))
+    story.service = SERVICE
+
+    # when the request is taken back, and made again
+    story.hears(NodePreemptionWithdrawn(**of_node()))
+    withdrawn = story.state
+    begun = story.hears(taken_back())
+
+    # then it is as if nothing had been asked, and the preemption begins at once
+    assert withdrawn == before
+    assert [type(event) for event in begun] == [PreemptionPending]
 
 
 def test_a_stage_that_fails_after_another_was_tried_again_has_its_own_first_delay() -> None:
