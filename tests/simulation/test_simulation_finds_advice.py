@@ -49,10 +49,6 @@ BUSY = replace(CROWDED, steps=2_000, faults=("boot",))
 SHORT = replace(
     BUSY, machines=3, limits=(9, 12), actions={**BUSY.actions, "break_one": 30, "repair_one": 4}
 )
-RESERVED = replace(
-    CROWDED, steps=2_000, limits=(8,), actions={"reserve": 60, "scale": 30, "change_limit": 0}
-)
-"""Machines are short, and Nodes are often reserved."""
 BROKEN = replace(
     UNHEALTHY,
     steps=2_000,
@@ -237,13 +233,6 @@ PLANTS: Mapping[str, Plant] = {
         (),
         {"nodepool.explanation.facts.NodeFacts.is_silent": property(answers_anyway)},
     ),
-    "a spot Node is to be taken back that goes to another NodePool": Plant(
-        "for the organisation again; that is not so: COUNTED",
-        RESERVED,
-        (),
-        {"nodepool.explanation.reservation_remedies.stays_usable": taken_by_nobody},
-        seed=15,
-    ),
     "quota is to be given back by Nodes at work": Plant(
         "that does not help",
         SCANT,
@@ -255,6 +244,7 @@ PLANTS: Mapping[str, Plant] = {
         SCANT,
         (),
         {"nodepool.explanation.peers._count_kept": all_kept},
+        seed=51,
     ),
 }
 """What is wrong, and how it is put into the advice."""
@@ -428,6 +418,25 @@ def test_a_reserved_node_that_would_be_a_rack_too_many_is_found(
 
     # when each Node is said to be of a rack that stays
     monkeypatch.setattr(reservation_remedies, "fits_target", lambda *_: True)
+
+    with pytest.raises(Violation, match=r"for the organisation again; that is not so: COUNTED"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_reserved_spot_node_that_would_go_to_another_nodepool_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a spot NodePool with a reserved Node, and a NodePool that waits for its machine
+    harness = WorldHarness()
+    harness.given_data_center(machines=2, quota=9)
+    harness.apply("cheap", 2, computeClass="spot")
+    harness.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+    harness.apply("train", 2)
+    harness.pass_time(minutes=12)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when that NodePool is overlooked
+    monkeypatch.setattr(reservation_remedies, "stays_usable", taken_by_nobody)
 
     with pytest.raises(Violation, match=r"for the organisation again; that is not so: COUNTED"):
         check_advice(harness.world, Random(0), most=ALL)
