@@ -251,7 +251,7 @@ PLANTS: Mapping[str, Plant] = {
         "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.recheck_pool": lambda *_: ()}
     ),
     "a target within the Nodes that a NodePool has exceeds a lowered limit": Plant(
-        "has to be Under with one of", BUSY, (), {"quota.checks.verdict": always_compared}
+        "has to be Under with one of", BUSY, (), {"quota.checks.verdict": always_compared}, seed=25
     ),
     "a target of no Nodes exceeds a lowered limit": Plant(
         "has to be Under with one of [0]", BUSY, (), {"quota.checks.verdict": over_with_no_nodes}
