@@ -35,7 +35,7 @@ def begin_stay(machine: Machine, event: on.CWNodeAssigned, now: datetime) -> Mac
         stay=stay,
         state=MachineState.PRODUCTION,
         is_set_aside=False,
-        is_unwiped=machine.wipes,
+        is_unwiped=machine.wipes or machine.is_unwiped,
         wipe_due=None,
     )
     return restart_tries(machine)

@@ -447,6 +447,30 @@ def test_a_new_machine_that_a_nodepool_gets_before_it_is_wiped_does_not_boot() -
     assert [each.assignment for each in site.said(MachineWiped)] == [1]
 
 
+def test_no_stay_makes_a_machine_clean_that_was_not_wiped_and_needs_no_wipes_from_now_on() -> None:
+    # given a machine that was not wiped after its stay, and is in a rack without wipes now
+    site, server = a_node()
+    site.tell(deleted(stay_of(NAME)))
+    site.run()
+    site.unsent().clear()
+    again = rename(site, server, NEXT_NAME, wipes=False)
+
+    # when NodePools get it too early, one after the other
+    for assignment in (1, 2):
+        site.tell(stay_of(NEXT_NAME, assignment))
+        site.settle(2)
+        site.tell(not_registered(stay_of(NEXT_NAME, assignment)))
+        site.tell(VerifyMachine(zone=ZONE, machine=NEXT_NAME))
+        site.run()
+        site.see(again)
+
+    # then it boots for none of them, and is wiped
+    site.settle(6)
+    assert "cluster" not in boots_of(again)
+    assert ["not wiped" in each.cause for each in site.said(MachineFailed)] == [True, True]
+    assert [each.assignment for each in site.said(MachineWiped)] == [0, 2]
+
+
 def test_a_new_machine_on_which_people_work_is_wiped_once_they_have_ended() -> None:
     # given a machine that is in maintenance before its first reading
     site = Site()
