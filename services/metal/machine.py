@@ -158,6 +158,7 @@ class Machine:
     wipe: the number of its last wipe that has begun.
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if none is under way.
+    wait_due: when it fails, because it is to be wiped and cannot be; None if it can be, or is.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
     stay: its current stay.
@@ -191,6 +192,7 @@ class Machine:
     wipe: int = 0
     wipe_minutes: int = WIPE_MINUTES
     wipe_due: datetime | None = None
+    wait_due: datetime | None = None
     wipe_end: str | None = None
     assignment: int = 0
     stay: Stay | None = None

@@ -11,6 +11,7 @@ from nodepool.contract import events as on
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import is_offered
 from nodepool.contract.events import MachineCheckRequested, MachineConditionChanged
+from nodepool.contract.grammar import TEXT_LIMIT
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import MachineState
@@ -56,6 +57,8 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
         return
     if machine.wipe_due is not None:
         yield from _report_wipe(key, machine, machine.wipe_due, now)
+    elif machine.wait_due is not None and machine.wait_due <= now:
+        yield _build_wipe_failed(key, f"it could not begin in time; {find_outage(machine, now)}")
     elif machine.is_free and (cause := find_outage(machine, now)):
         yield on.MachineStateChanged(
             zone=zone,
@@ -97,8 +100,8 @@ def _report_wipe(
 
     A wipe does not count while its machine may be another one.
     """
-    zone, name = machine_parts(key)
     if machine.wipe_end == "" and not machine.is_other:
+        zone, name = machine_parts(key)
         yield on.MachineWiped(zone=zone, machine=name, assignment=machine.assignment)
         return
     cause = machine.wipe_end or find_stuck(machine, now)
@@ -107,12 +110,18 @@ def _report_wipe(
         late = f"it has not ended in {machine.wipe_minutes} minutes"
         cause = cause or f"{late}{f'; {why}' if why else ''}"
     if cause:
-        yield on.MachineStateChanged(
-            zone=zone,
-            machine=name,
-            state=MachineState.ZAP_FAIL,
-            cause=f"its wipe has failed: {cause}",
-        )
+        yield _build_wipe_failed(key, cause)
+
+
+def _build_wipe_failed(key: MachineKey, cause: str) -> on.MachineStateChanged:
+    """Return that a wipe has failed, and why."""
+    zone, name = machine_parts(key)
+    return on.MachineStateChanged(
+        zone=zone,
+        machine=name,
+        state=MachineState.ZAP_FAIL,
+        cause=f"its wipe has failed: {cause}"[:TEXT_LIMIT],
+    )
 
 
 def _may_return(machine: Machine, now: datetime) -> bool:

@@ -21,7 +21,7 @@ from metal.names import (
 )
 from metal.observing import Seeing, fold_decision, fold_report, move_machine, observe
 from metal.power import find_stuck, forgets_at, restart_tries, retries_at
-from metal.stays import OfStay, begin_stay, begin_wipe, fold_stay, hand_over
+from metal.stays import OfStay, begin_stay, begin_wipe, fold_stay, hand_over, note_wait
 from metal.turns import Turns, find_next, note_turn
 from nodepool.contract import events as on
 from nodepool.contract.catalog import provider_of
@@ -206,6 +206,7 @@ def _compare(state: State, key: MachineKey, now: datetime) -> State:
 
 def _put(state: State, key: MachineKey, machine: Machine, now: datetime) -> State:
     """Return the state with a machine and with its next moment."""
+    machine = note_wait(machine, now)
     due = _find_due(machine, now)
     work = state.work.drop(key) if due is None else state.work.clear_failures(key).put_at(key, due)
     machines, turns = state.machines.set(key, machine), _note_turn(state.turns, key, machine)
@@ -235,7 +236,7 @@ def _find_due(machine: Machine, now: datetime) -> datetime | None:
     A moment at which the machine has nothing to say must not be returned: later ones would be lost.
     """
     request, check, stay = machine.request, machine.check, machine.stay
-    moments = [retries_at(machine, now), machine.wipe_due]
+    moments = [retries_at(machine, now), machine.wipe_due, machine.wait_due]
     moments.append(request.due if request is not None else None)
     moments.append(check.due if check is not None and check.purpose == "verify" else None)
     if stay is not None:

@@ -88,8 +88,7 @@ def free_or_wipe(machine: Machine) -> Machine:
 
 def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
     """Return the machine at the beginning of the wipe with this number."""
-    declared = machine.declared
-    minutes = declared.wipe_minutes if declared is not None else WIPE_MINUTES
+    minutes = _wipe_minutes(machine)
     machine = replace(
         machine,
         wipe=wipe,
@@ -98,6 +97,24 @@ def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
         wipe_end=None,
     )
     return restart_tries(machine)
+
+
+def note_wait(machine: Machine, now: datetime) -> Machine:
+    """Return the machine, whose time runs while it is to be wiped and cannot be.
+
+    Time does not run while it waits for its turn, or while people work on it.
+    """
+    is_barred = machine.awaits_wipe and not (machine.can_be_wiped or machine.is_maintained)
+    if is_barred is (machine.wait_due is not None):
+        return machine
+    due = now + timedelta(minutes=_wipe_minutes(machine)) if is_barred else None
+    return replace(machine, wait_due=due)
+
+
+def _wipe_minutes(machine: Machine) -> int:
+    """Return how long a wipe of a machine may take that begins now."""
+    declared = machine.declared
+    return declared.wipe_minutes if declared is not None else WIPE_MINUTES
 
 
 def _instruct(machine: Machine, stay: Stay, event: on.NodeUpdated, now: datetime) -> Machine:

@@ -19,6 +19,8 @@ from nodepool.contract.events import (
     CommandRefused,
     ControllerSilent,
     MachineConditionChanged,
+    MachineStateChanged,
+    MachineUndeclared,
     MachineWiped,
     PowerRequested,
 )
@@ -141,6 +143,70 @@ def test_a_machine_whose_wipe_cannot_go_on_leaves_its_turn_to_another_one(what: 
     site.settle(10)
     assert [each.wipe for each in last.sent if each.boot_from] == [1]
     assert all(is_free(site, name) for name in RACK)
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"),
+    [
+        ("silent", "timed out"),
+        ("undeclared", "the inventory does not have it any more"),
+    ],
+)
+def test_a_machine_whose_wipe_cannot_begin_is_out_of_service_after_the_time_for_a_wipe(
+    what: str, cause: str
+) -> None:
+    # given a Node whose machine cannot be reached, or is not in the inventory any more
+    site = Site()
+    server = site.declare(NAME, wipes=True, wipe_minutes=30)
+    site.settle(5)
+    site.tell(stay_of(NAME))
+    site.settle(3)
+    minutes = 30
+    if what == "silent":
+        site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+    else:
+        site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
+        minutes = 60
+
+    # when its stay ends, and it cannot be wiped for as long as a wipe may take
+    site.tell(deleted(stay_of(NAME)))
+    site.wait(minutes * 60 - 1)
+    assert site.machine(server).state is MachineState.ZAP
+    site.wait(1)
+
+    # then it says so, and nobody counts on it
+    (moved,) = site.said(MachineStateChanged)
+    assert (moved.state, moved.cause) == (
+        MachineState.ZAP_FAIL,
+        f"its wipe has failed: it could not begin in time; {cause}",
+    )
+    assert not is_free(site)
+
+    # and once it is back and was checked, it is wiped and free
+    site.declare(NAME, wipes=True, wipe_minutes=30)
+    site.see(server)
+    site.tell(VerifyMachine(zone=ZONE, machine=NAME))
+    site.settle(10)
+    assert boots_of(server) == ["wipe", "cluster", "wipe"]
+    assert is_free(site)
+    assert site.world.replay_differs() == []
+
+
+def test_the_time_of_a_machine_that_waits_for_its_turn_does_not_run() -> None:
+    # given a rack of which all turns are taken, and a machine that waits
+    site = Site()
+    servers = a_new_rack(site)
+    waits = servers[3]
+
+    # when its controller is silent for a moment, and it waits for long
+    site.tell(ControllerSilent(zone=ZONE, machine=waits.name, cause="timed out"))
+    site.wait(1800)
+    site.see(waits)
+    site.wait(1799)
+
+    # then its wipe has not failed
+    assert site.machine(waits).state is MachineState.ZAP
+    assert site.said(MachineStateChanged) == []
 
 
 @pytest.mark.parametrize("step", range(4))
