@@ -58,7 +58,8 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
     if machine.wipe_due is not None:
         yield from _report_wipe(key, machine, machine.wipe_due, now)
     elif machine.wait_due is not None and machine.wait_due <= now:
-        yield _build_wipe_failed(key, f"it could not begin in time; {find_outage(machine, now)}")
+        why = find_outage(machine, now) or "its controller was not read"
+        yield _build_wipe_failed(key, f"it could not begin in time; {why}")
     elif machine.is_free and (cause := find_outage(machine, now)):
         yield on.MachineStateChanged(
             zone=zone,

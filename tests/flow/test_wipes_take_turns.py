@@ -150,12 +150,13 @@ def test_a_machine_whose_wipe_cannot_go_on_leaves_its_turn_to_another_one(what: 
     [
         ("silent", "timed out"),
         ("undeclared", "the inventory does not have it any more"),
+        ("unread", "its controller was not read"),
     ],
 )
 def test_a_machine_whose_wipe_cannot_begin_is_out_of_service_after_the_time_for_a_wipe(
     what: str, cause: str
 ) -> None:
-    # given a Node whose machine cannot be reached, or is not in the inventory any more
+    # given a Node whose machine cannot be reached, is at another address, or is not declared
     site = Site()
     server = site.declare(NAME, wipes=True, wipe_minutes=30)
     site.settle(5)
@@ -164,6 +165,8 @@ def test_a_machine_whose_wipe_cannot_begin_is_out_of_service_after_the_time_for_
     minutes = 30
     if what == "silent":
         site.tell(ControllerSilent(zone=ZONE, machine=NAME, cause="timed out"))
+    elif what == "unread":
+        site.declare(NAME, digest="moved", wipes=True, wipe_minutes=30)
     else:
         site.tell(MachineUndeclared(zone=ZONE, machine=NAME))
         minutes = 60
