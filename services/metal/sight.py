@@ -106,7 +106,7 @@ def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
     return twin
 
 
-def build_report(
+def build_report(  # noqa: PLR0913  # It names what a report is made from.
     known: KnownMachine,
     sight: Sight,
     *,
@@ -114,20 +114,24 @@ def build_report(
     settled: int,
     check: int,
     twin: str = "",
+    was_running: bool = False,
     is_unreadable: bool = False,
 ) -> ControllerReported:
     """Return the report about a machine after its readings.
 
     A machine that boots may seem to lack memory and GPUs, so these are compared once its system
     runs. Another machine than the declared one does not run for its Node, and has no problems of
-    it. A machine with a twin does: its Node goes on.
+    it. A machine with a twin does: its Node goes on. So does the Node of a machine that was running
+    and whose controller shows no serial number, as some do while they restart.
 
+    was_running: whether the last report said that the machine ran.
     is_unreadable: whether the parts that could not be read are a reason against the machine.
     """
     reading = sight.reading
     is_booting = reading.power is Power.ON and not reading.runs
     judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
-    is_itself = not find_stranger(known, reading)
+    is_nameless = not reading.serial and was_running
+    is_itself = is_nameless or not find_stranger(known, reading)
     judgement = judge(judged, known.expected)
     unfit = [each[:TEXT_LIMIT] for each in judgement.unfit]
     unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]

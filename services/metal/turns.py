@@ -12,10 +12,11 @@ from metal.machine import Machine
 from nodepool.contract.keys import MachineKey
 from nodepool.state.maps import mark, put
 
-WIPES_MAX: Final = 16
+WIPES_MAX: Final = 64
 """How many machines of a zone are wiped at a time.
 
-Each loads its image from the same server. A new rack would ask it for up to 64 images at once.
+Each loads its image from the same server, which a new zone would ask for thousands at once. With
+64, a zone of 5,000 machines is wiped in 80 times the time of a wipe.
 """
 
 

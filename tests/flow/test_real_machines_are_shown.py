@@ -199,7 +199,7 @@ def test_a_machine_that_waits_for_its_wipe_says_so_until_its_turn_comes() -> Non
     (condition,) = items(shown(site), "status", "conditions")
     assert field(shown(site), "status", "state") == "Zap"
     assert field(shown(site), "status", "fault") == field(condition, "type") == "WipeWaits"
-    text = "it waits for its turn: 16 machines of a zone are wiped at a time"
+    text = "it waits for its turn: 64 machines of a zone are wiped at a time"
     assert field(condition, "message") == text
     assert dict(values(site, REAL_MACHINES.name))[ZONE, H100, "WipeWaits"] == 1
     site.settle(5)

@@ -13,7 +13,7 @@ from metal import turns
 from metal.machine import Machine
 from metal.observing import fold_decision
 from metal.state import State
-from metal.turns import Turns
+from metal.turns import WIPES_MAX, Turns
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower, VerifyMachine
 from nodepool.contract.events import (
     CommandRefused,
@@ -31,8 +31,9 @@ from support.constants import ZONE
 from support.real_machines import Server, Site
 
 pytestmark = pytest.mark.usefixtures("zone_of_metal")
-RACK = [f"g{number:06}" for number in range(1, 21)]
-WAITS = "it waits for its turn: 16 machines of a zone are wiped at a time"
+RACK = [f"g{number:06}" for number in range(1, WIPES_MAX + 5)]
+"""Four machines more than are wiped at a time."""
+WAITS = f"it waits for its turn: {WIPES_MAX} machines of a zone are wiped at a time"
 
 
 def a_new_rack(site: Site) -> list[Server]:

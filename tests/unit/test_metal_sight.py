@@ -45,9 +45,11 @@ def entry(number: int, message: str = "Xid (PCI:0000:18:00): 79") -> LogEntry:
     return LogEntry(Position(MOMENT, number, str(number)), Health.CRITICAL, message)
 
 
-def report(sight: Sight, twin: str = "") -> ControllerReported:
+def report(sight: Sight, twin: str = "", *, was_running: bool = False) -> ControllerReported:
     """What is said after readings."""
-    return build_report(KNOWN, sight, digest="d", settled=2, check=1, twin=twin)
+    return build_report(
+        KNOWN, sight, digest="d", settled=2, check=1, twin=twin, was_running=was_running
+    )
 
 
 def wholly(
@@ -147,6 +149,20 @@ def test_only_the_machine_that_is_declared_is_said_to_run_and_to_have_problems()
     assert (nameless.power, nameless.runs, nameless.faults) == (Power.ON, False, {})
     # A Node goes on while another machine shows the serial number of its machine.
     assert (twin.runs, [*twin.faults]) == (True, ["gpu-lost"])
+
+
+def test_a_machine_that_ran_runs_on_while_its_controller_shows_no_serial_number() -> None:
+    nameless = replace(ON, serial="")
+
+    restarting = report(wholly(None, nameless), was_running=True)
+    off = report(wholly(None, replace(OFF, serial="")), was_running=True)
+    other = report(wholly(None, replace(ON, serial="SN9")), was_running=True)
+
+    assert (restarting.runs, restarting.stranger) == (
+        True,
+        "its controller shows no serial number, and SN1 is expected",
+    )
+    assert (off.runs, other.runs) == (False, False)
 
 
 def test_reasons_are_bounded() -> None:

@@ -263,6 +263,7 @@ class Poller:
             settled=settled,
             check=polled.check,
             twin=term.twins.find(key, recalled, self._machines.keys()),
+            was_running=seen is not None and seen.runs,
             is_unreadable=polled.is_unreadable,
         )
         report = without_secrets(report, managed.controller.hide)

@@ -64,7 +64,8 @@ class ControllerReported(Event, OfRealMachine):
         parts.
     power: the power state.
     runs: whether a system runs on the machine. Of a controller that does not tell how far a boot
-        is, whether the machine is on. False if the machine shows another serial number or none.
+        is, whether the machine is on. False if the machine shows another serial number, or none
+        since it was powered on.
     stranger: why this is not the declared machine; empty if it is. A stranger is never touched.
     unfit: other reasons why it must not be in production.
     faults: each problem that it has as a Node, with its evidence; none of a machine with another
