@@ -334,6 +334,7 @@ async def test_a_browser_shows_a_page_before_it_has_another_file(tmp_path: Path)
         await apply(world.operator, "train", H100, 1)
         async with tab(world) as owner:
             # given a browser that gets no file of the console but the page itself
+            await owner.sees("1 of 1")
             await owner.page.route("**/static/**", lambda route: route.abort())
             await owner.open("/nodepools")
 

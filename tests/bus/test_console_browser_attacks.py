@@ -50,6 +50,7 @@ async def test_a_page_of_another_origin_can_neither_frame_nor_send_nor_read(
         await apply(world.operator, "train", H100, 1)
         base = world.console.url
         async with tab(world) as owner, other_site(host, base) as site:
+            await owner.sees("1 of 1")
             await owner.open(f"{TRAIN}/scale")
             await owner.sees("This NodePool has 1 of 1 Nodes.")
 
