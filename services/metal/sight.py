@@ -93,8 +93,8 @@ def _log_faults(logged: Map[NodeFault, str], entries: tuple[LogEntry, ...]) -> M
     return logged
 
 
-def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
-    """Return why this is not the declared machine; empty if it is. twin: a sentence on a twin.
+def find_stranger(known: KnownMachine, reading: Reading) -> str:
+    """Return why this is not the declared machine; empty if it is.
 
     A machine whose controller shows no serial number may be any machine.
     """
@@ -103,7 +103,18 @@ def find_stranger(known: KnownMachine, reading: Reading, twin: str = "") -> str:
         return f"its controller shows no serial number, and {expected} is expected"
     if reading.serial.casefold() != expected.casefold():
         return f"the serial number is {reading.serial}, and {expected} is expected"
-    return twin
+    return ""
+
+
+def _speaks_for_node(reading: Reading, stranger: str, *, was_running: bool) -> bool:
+    """Return whether what a machine shows is said of its Node.
+
+    What a machine with another serial number shows is not. What a machine that ran shows is, even
+    if its controller shows no serial number, as some controllers do while they restart.
+
+    stranger: why this is not the declared machine; empty if it is, even if it has a twin.
+    """
+    return not stranger or (was_running and not reading.serial)
 
 
 def build_report(  # noqa: PLR0913  # It names what a report is made from.
@@ -120,19 +131,17 @@ def build_report(  # noqa: PLR0913  # It names what a report is made from.
     """Return the report about a machine after its readings.
 
     A machine that boots may seem to lack memory and GPUs, so these are compared once its system
-    runs. Another machine than the declared one does not run for its Node, and has no problems of
-    it. A machine with a twin does: its Node goes on. So does the Node of a machine that was running
-    and whose controller shows no serial number, as some do while they restart.
+    runs. A machine that does not speak for its Node is said neither to run nor to have problems.
 
+    twin: why it shares its serial number with another machine; empty if it does not.
     was_running: whether the last report said that the machine ran.
     is_unreadable: whether the parts that could not be read are a reason against the machine.
     """
     reading = sight.reading
     is_booting = reading.power is Power.ON and not reading.runs
     judged = replace(reading, power=Power.UNKNOWN) if is_booting else reading
-    is_nameless = not reading.serial and was_running
-    is_itself = is_nameless or not find_stranger(known, reading)
-    judgement = judge(judged, known.expected)
+    judgement, stranger = judge(judged, known.expected), find_stranger(known, reading)
+    is_itself = _speaks_for_node(reading, stranger, was_running=was_running)
     unfit = [each[:TEXT_LIMIT] for each in judgement.unfit]
     unfit += [each[:TEXT_LIMIT] for each in reading.unread if is_unreadable]
     faults = {**judgement.faults, **sight.logged} if is_itself else {}
@@ -144,7 +153,7 @@ def build_report(  # noqa: PLR0913  # It names what a report is made from.
         check=check,
         power=reading.power,
         runs=reading.runs and is_itself,
-        stranger=find_stranger(known, reading, twin)[:TEXT_LIMIT],
+        stranger=(stranger or twin)[:TEXT_LIMIT],
         unfit=tuple(unfit[:SENTENCES_MAX]),
         faults={fault: text[:TEXT_LIMIT] for fault, text in faults.items()},
     )
