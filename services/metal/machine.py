@@ -157,8 +157,9 @@ class Machine:
         whether it was not wiped under another name.
     wipe: the number of its last wipe that has begun.
     wipe_minutes: how long this wipe may take.
-    wipe_due: when this wipe has failed; None if none is under way.
-    wait_due: when it fails, because it is to be wiped and cannot be; None if it can be, or is.
+    wipe_due: when this wipe has failed; None if no wipe is under way.
+    wait_due: when its next wipe has failed, because it could not begin; None if no wipe is
+        awaited, or nothing but its turn or people keep it from its wipe.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
     stay: its current stay.

@@ -135,7 +135,7 @@ def fold_decision(machine: Machine, event: Decisions, now: datetime) -> Machine:
 
 
 def _end_wish(machine: Machine) -> Wish:
-    """Return the wish for a machine of which operators want nothing: out of service it is off."""
+    """Return the wish if no operator wishes anything: off for a machine that is out of service."""
     is_left_alone = machine.is_maintained or machine.state is MachineState.PRODUCTION
     return "" if is_left_alone else "off"
 
@@ -143,7 +143,7 @@ def _end_wish(machine: Machine) -> Wish:
 def _requested(machine: Machine, event: PowerRequested, now: datetime) -> Machine:
     """Return the machine with a request under way; earlier tries count for an hour.
 
-    An earlier release has begun each wipe at once, so that its request may come before a turn.
+    An earlier release gave no turns: in its log, a request for a wipe also begins the wipe.
     """
     if event.wipe > machine.wipe:
         machine = begin_wipe(machine, now, event.wipe)
@@ -169,7 +169,7 @@ Move = on.MachineAdded | on.MachineRepaired | on.MachineStateChanged | on.Machin
 
 
 def move_machine(machine: Machine, event: Move) -> Machine:
-    """Return a machine in its new place; one that is back in service is tried anew."""
+    """Return a machine in its new place; back in service, it has all tries of a request again."""
     match event:
         case on.MachineAdded():
             return free_or_wipe(_add(machine, event))

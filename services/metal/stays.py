@@ -100,9 +100,9 @@ def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
 
 
 def note_wait(machine: Machine, now: datetime) -> Machine:
-    """Return the machine, whose time runs while it is to be wiped and cannot be.
+    """Return the machine with a deadline if its wipe cannot begin, else without this deadline.
 
-    Time does not run while it waits for its turn, or while people work on it.
+    A machine that waits for its turn, or on which people work, has none.
     """
     is_barred = machine.awaits_wipe and not (machine.can_be_wiped or machine.is_maintained)
     if is_barred is (machine.wait_due is not None):

@@ -1,6 +1,7 @@
-"""Whose turn it is to be wiped: a few machines of a zone at a time, those declared first in front.
+"""Which machines of a zone are wiped now: a few at a time, in the order of their declarations.
 
-A machine that waits is off, and free for nobody. It needs a turn only once it can be wiped.
+A machine that waits for its turn is off, and no NodePool gets it. It needs a turn only once it can
+be wiped.
 """
 
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from nodepool.contract.keys import MachineKey
 from nodepool.state.maps import mark, put
 
 WIPES_MAX: Final = 64
-"""How many machines of a zone are wiped at a time.
+"""A wipe begins only while fewer machines of its zone than this are wiped.
 
-Each loads its image from the same server, which a new zone would ask for thousands at once. With
-64, a zone of 5,000 machines is wiped in 80 times the time of a wipe.
+All load their image from the same server, which thousands of new machines would overload. With 64,
+a zone of 5,000 machines is wiped in 80 times the time of a wipe.
 """
 
 
@@ -24,9 +25,11 @@ Each loads its image from the same server, which a new zone would ask for thousa
 class Turns:
     """The wipes of one zone.
 
-    taken: the machines that are wiped. A machine that cannot be wiped on keeps its time, and leaves
-        its turn to others.
-    waiting: the machines that can be wiped and wait, each with the number of its declaration.
+    taken: the machines that are wiped. A machine whose wipe cannot go on leaves its turn to others,
+        and keeps its deadline. Once its wipe can go on, it does so at once, even if all turns are
+        taken.
+    waiting: the machines that can be wiped and wait, each with the position of its first
+        declaration.
     """
 
     taken: Map[MachineKey, bool] = Map()
@@ -38,9 +41,9 @@ def note_turn(turns: Turns, key: MachineKey, machine: Machine) -> Turns:
 
     A machine of a snapshot that has no turns is noted when it next changes.
     """
-    can_go_on = machine.can_be_wiped
-    is_waiting = can_go_on and machine.awaits_wipe
-    taken = mark(turns.taken, key, can_go_on and machine.wipe_due is not None)
+    can_be_wiped = machine.can_be_wiped
+    is_waiting = can_be_wiped and machine.awaits_wipe
+    taken = mark(turns.taken, key, can_be_wiped and machine.wipe_due is not None)
     waiting = put(turns.waiting, key, machine.declaration if is_waiting else None)
     if taken is turns.taken and waiting is turns.waiting:
         return turns
@@ -48,7 +51,7 @@ def note_turn(turns: Turns, key: MachineKey, machine: Machine) -> Turns:
 
 
 def find_next(turns: Turns) -> MachineKey | None:
-    """Return the machine whose turn has come; None if none waits, or if all turns are taken."""
+    """Return the machine whose turn has come; None if no machine waits or no turn is left."""
     if len(turns.taken) >= WIPES_MAX:
         return None
     return min(turns.waiting, key=lambda key: (turns.waiting[key], key), default=None)

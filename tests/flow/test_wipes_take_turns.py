@@ -1,4 +1,4 @@
-"""A few real machines of a zone are wiped at a time, those that were declared first in front."""
+"""A few real machines of a zone are wiped at a time, in the order of their declarations."""
 
 from collections.abc import Sequence
 from unittest.mock import patch
@@ -68,7 +68,9 @@ def test_of_a_new_rack_a_few_machines_are_wiped_at_a_time_and_the_others_say_tha
 
     # then as many machines are wiped as a zone may have, and the others are off and wait
     assert wiped_now(site) == RACK[:3:-1]
-    conditions = [(each.machine, each.type, each.message) for each in site.said(Condition)]
+    conditions = [
+        (each.machine, each.type, each.message) for each in site.said(MachineConditionChanged)
+    ]
     assert conditions == [(name, "WipeWaits", WAITS) for name in RACK[3::-1]]
 
     # when a wipe ends
@@ -76,7 +78,7 @@ def test_of_a_new_rack_a_few_machines_are_wiped_at_a_time_and_the_others_say_tha
 
     # then it is the turn of the machine that was declared first
     assert wiped_now(site) == [*RACK[:3:-1], RACK[0]]
-    over = site.said(Condition)[-1]
+    over = site.said(MachineConditionChanged)[-1]
     assert (over.machine, over.type, over.status) == (RACK[0], "WipeWaits", False)
 
     # and in the end each machine was wiped once, is off, and free
@@ -85,9 +87,6 @@ def test_of_a_new_rack_a_few_machines_are_wiped_at_a_time_and_the_others_say_tha
     assert [site.actions(each) for each in servers] == [["on", "off"]] * len(RACK)
     assert all(is_free(site, name) for name in RACK)
     assert site.world.replay_differs() == []
-
-
-Condition = MachineConditionChanged
 
 
 def test_a_machine_that_comes_back_goes_before_those_that_are_newer() -> None:

@@ -365,7 +365,7 @@ class Site:
         return found[count - 1]
 
     async def until_free(self, count: int, within_s: float = WITHIN_S) -> None:
-        """Return once so many new machines are free: added, and off again after a first wipe."""
+        """Return once `count` new machines are free: added, and off again after a first wipe."""
         await self.expect(MachineAdded, count=count, within_s=within_s)
         if self.wipes:
             await self.expect(MachineWiped, count=count, within_s=within_s, assignment=0)

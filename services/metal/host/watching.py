@@ -41,8 +41,9 @@ class InventoryWatch:
         self._read_file = read
         self._log, self._figures = log, figures
         self._on_change = on_change
+        # The marks of the file: at the last look, and when it was last taken over or refused.
         self._seen: object = None
-        self._taken: object = None
+        self._judged: object = None
         self._asked = asyncio.Event()
 
     async def run(self) -> None:
@@ -62,7 +63,7 @@ class InventoryWatch:
         After SIGHUP, read it at once.
         """
         mark = await asyncio.to_thread(self._mark)
-        is_settled = mark == self._seen != self._taken
+        is_settled = mark == self._seen != self._judged
         self._seen = mark
         if is_settled or self._asked.is_set():
             self._asked.clear()
@@ -85,7 +86,7 @@ class InventoryWatch:
         self._seen = await asyncio.to_thread(self._mark)
         if self._seen != mark:
             return
-        self._taken = mark
+        self._judged = mark
         if isinstance(inventory, InventoryError):
             self.fault = inventory.faults[0]
             self._figures.count_inventory(is_refused=True)

@@ -46,9 +46,10 @@ def _controller(expected: Expected, reading: Reading) -> Iterator[str]:
     wanted, found = expected.controller_version, reading.controller_version
     if found is None or wanted in ("", found):
         return
-    what = f"the firmware of the controller has version {found}" if found else ""
-    what = what or "the controller tells no version of its firmware"
-    yield f"{what}, and {wanted} is expected"
+    if found:
+        yield f"the firmware of the controller has version {found}, and {wanted} is expected"
+    else:
+        yield f"the controller tells no version of its firmware, and {wanted} is expected"
 
 
 def _memory(expected: Expected, reading: Reading) -> Iterator[str]:

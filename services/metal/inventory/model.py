@@ -54,8 +54,8 @@ class Gpus(Value):
     """The GPUs of a machine.
 
     count: how many there are. model: a part of the name of their model.
-    firmware_version: the version of the firmware of each, as its controller tells it; empty if any
-        will do.
+    firmware_version: the version of the firmware of each GPU, as the controller tells it; empty if
+        any version will do.
     """
 
     count: int
@@ -71,7 +71,7 @@ class Expected(Value):
     gpus: its GPUs; those of its instance type if they are not given.
     macs: MAC addresses that it has among others.
     bios_version, controller_version: the versions of its BIOS and of the firmware of its
-        controller, as its controller tells them; empty if any will do.
+        controller, as its controller tells them; empty if any version will do.
     """
 
     serial: str

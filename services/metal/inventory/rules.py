@@ -171,7 +171,7 @@ def _expected(path: Path, machine: Machine) -> Iterator[FaultOf]:
 
 
 def _versions(expected: Expected) -> Iterator[tuple[Path, str, str]]:
-    """Yield where each version of a firmware is given, of what it is, and the version."""
+    """Yield each version that is expected of a firmware: its path, what has it, and the version."""
     yield ("biosVersion",), "the BIOS", expected.bios_version
     yield ("controllerVersion",), "the firmware of the controller", expected.controller_version
     if expected.gpus is not None:
