@@ -8,7 +8,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the packages of nodepool[console]")
 
+from jinja2 import UndefinedError
+
 from console.host.rendering import PART_CHARS, Page, lead, render
+from console.host.web import _send
 from console.view.events import Line
 from console.view.model import Happening
 
@@ -53,6 +56,11 @@ def test_a_long_page_begins_with_its_style_and_first_rows_and_the_rest_follows()
 
 def test_a_short_page_is_one_part() -> None:
     assert len([*render(event_page(2), **FRAME, to=partial(lead, ""))]) == 1
+
+
+def test_a_fault_in_a_template_is_an_error_before_an_answer_begins() -> None:
+    with pytest.raises(UndefinedError):
+        _send(Page("event.html", "log 7", "events"), {**FRAME, "to": partial(lead, "")})
 
 
 def test_pages_that_are_made_in_turn_keep_their_own_links() -> None:

@@ -24,7 +24,7 @@ FOLDER: Final = Path(__file__).parents[1]
 PARTS_MAX: Final = 2_000
 """The most parts of a user's pages that are kept: those that were shown last."""
 PART_CHARS: Final = 48_000
-"""How much of a page is made at once: its style, its head, and the rows of the first screen."""
+"""How many characters of a page are made at once: style, head, and the rows of one screen."""
 STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
 Link = Callable[..., str]
@@ -130,7 +130,7 @@ def make_cells(cells: Sequence[Cell], to: Link, *, has_names: bool) -> Markup:
 
 
 def _call(template: str, macro: str, *values: object) -> Markup:
-    """Return what a macro makes: the context of a template would cost more than a row."""
+    """Return what a macro of a template makes; a context for each row would cost more than it."""
     module = environment().get_template(template).module
     return Markup(vars(module)[macro](*values))
 

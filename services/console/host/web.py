@@ -45,8 +45,8 @@ from console.host.visit import Visit
 from console.view.moments import read_at
 from console.view.standing import Group
 
-FRAME_S: Final = 0.05
-"""After how long the rest of a long page follows its first part, in seconds.
+PAUSE_S: Final = 0.05
+"""The pause between the first part of a long page and the rest, in seconds.
 
 A browser lays out all rows that it has, and runs the script after them, before it shows any.
 """
@@ -237,22 +237,22 @@ class Site:
 def _send(page: Page, values: Mapping[str, object]) -> Response:
     """Return a page that is sent in parts, so that a browser shows the first while others are made.
 
-    All queries are answered before, so the status stays true. The first part is made at once, so
-    that a fault in a template still leads to an error of the server.
+    All queries were answered before, so the status stays true. The first part is made before the
+    status is sent, so that a fault in its templates still leads to an error of the server.
     """
     parts = render(page, **values)
-    body = _take_turns(next(parts), parts)
+    body = _pace(next(parts), parts)
     return StreamingResponse(body, page.status, media_type="text/html")
 
 
-async def _take_turns(first: str, parts: Iterator[str]) -> AsyncIterator[str]:
-    """Yield the parts of a page: the second once a browser has had time to show the first.
+async def _pace(first: str, rest: Iterator[str]) -> AsyncIterator[str]:
+    """Yield the parts of a page, the second once a browser has had time to show the first.
 
-    Between two others, the loop has a turn.
+    Before each later part, other requests have a turn.
     """
     yield first
-    pause_s = FRAME_S
-    for part in parts:
+    pause_s = PAUSE_S
+    for part in rest:
         await asyncio.sleep(pause_s)
         yield part
         pause_s = 0.0

@@ -6,7 +6,7 @@ from typing import Final
 
 PAGES_MAX: Final = 10_000
 ROWS_MAX: Final = 100
-"""The most rows of a page: a browser has them all in its first frame."""
+"""The most rows of one page of a list, which a browser lays out before it shows any of them."""
 FILTER_MAX: Final = 200
 """The most characters of a filter."""
 
@@ -35,7 +35,7 @@ def read_filter(query: Mapping[str, str]) -> str:
 
 
 def cut(count: int, page: int) -> Cut:
-    """Return a page of a list with so many rows; the last one if there are fewer pages."""
+    """Return a page of a list with `count` rows; the last page if there are fewer."""
     pages = max(1, -(-count // ROWS_MAX))
     page = min(page, pages)
     return Cut((page - 1) * ROWS_MAX, min(page * ROWS_MAX, count), page, pages, count)
