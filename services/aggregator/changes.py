@@ -69,12 +69,12 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
         case on.NodePoolValidated():
             pool = pools.specify_pool(model.pools.get(message.key), message, context)
             after = replace(model, pools=model.pools.set(pool.key, pool))
-            return quotas.give_up_quota(model, after, pool.key, context)
+            return quotas.note_given_up_quota(model, after, pool.key, context)
         case on.NodeTemplateChanged():
             return replace(model, templates=add_template(model.templates, message))
         case on.NodePoolDeleting():
             after = _pool_changed(model, message, pools.deleting, context)
-            return quotas.give_up_quota(model, after, message.key, context)
+            return quotas.note_given_up_quota(model, after, message.key, context)
         case on.CWNodePoolNodesRemoved():
             return _pool_changed(model, message, pools.nodes_removed, context)
         case on.NodePoolUpdateFailed():
@@ -239,7 +239,7 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
         busy=_with_busy(model.busy, node.pool, key, is_busy=False),
         templates=move_node(model.templates, node.pool, node.template, 0),
     )
-    return quotas.give_up_quota(model, after, event.key, context)
+    return quotas.note_given_up_quota(model, after, event.key, context)
 
 
 def _reservation_changed(
@@ -256,7 +256,7 @@ def _reservation_changed(
         pools=_changed_pools(model.pools, event, change, context),
         nodes=model.nodes.set(event.node_key, node),
     )
-    return quotas.give_up_quota(model, after, event.key, context)
+    return quotas.note_given_up_quota(model, after, event.key, context)
 
 
 def _cluster_registered(
@@ -281,7 +281,7 @@ def _quota_counted(model: ReadModel, event: QuotaCounted, context: Context) -> R
     """Return the read model after a change of a limit, or of the Nodes that count against it."""
     if isinstance(event, on.QuotaChecked):
         judged = _pool_changed(model, event, pools.apply_verdict, context)
-        model = quotas.give_up_quota(model, judged, event.key, context)
+        model = quotas.note_given_up_quota(model, judged, event.key, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = model.quotas.get(key)
     after = quotas.update_quota(before, event, context)

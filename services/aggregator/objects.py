@@ -297,7 +297,7 @@ class NodeObject:
 
     @property
     def is_unmarked(self) -> bool:
-        """Return whether its preemption has begun, which the lifecycle service has to hear."""
+        """Return whether its preemption has begun, and the lifecycle service has not marked it."""
         return self.warned and self.removal is None
 
     @property
@@ -327,7 +327,7 @@ class QuotaObject:
     used: how many Nodes count against the limit.
     version: the position of its last change.
     given_up: when a NodePool last gave up quota, which the quota service then has to release; None
-        if none did.
+        if no NodePool did.
     """
 
     org: str
@@ -351,7 +351,7 @@ class CapacityObject:
     preempting_since: when the last of these Nodes was asked, or its preemption began; else None.
     zap: how many machines are being wiped.
     unwarned: how many of the Nodes that are to give way stay and have not been warned.
-    unmarked: how many of them the lifecycle service has not marked, although they were warned.
+    unmarked: how many of them were warned, and are not marked by the lifecycle service yet.
     """
 
     zone: str

@@ -34,13 +34,23 @@ def update_quota(
         return before
     if limit is None and not used:
         return None
-    given_up, position = before.given_up if before is not None else None, context.position
-    scope = event.org, event.zone, event.instance_type
-    return QuotaObject(*scope, limit, used, position, given_up)
+    return QuotaObject(
+        org=event.org,
+        zone=event.zone,
+        instance_type=event.instance_type,
+        limit=limit,
+        used=used,
+        version=context.position,
+        given_up=before.given_up if before is not None else None,
+    )
 
 
-def give_up_quota(before: ReadModel, after: ReadModel, key: PoolKey, context: Context) -> ReadModel:
-    """Return the read model with the moment at which a NodePool gave up quota, if it does now.
+def note_given_up_quota(
+    before: ReadModel, after: ReadModel, key: PoolKey, context: Context
+) -> ReadModel:
+    """Return the read model in which a quota shows that a NodePool gives up a part of it now.
+
+    A NodePool gives up quota when it counts fewer Nodes after an event than before.
 
     before, after: the read model before and after the event.
     """

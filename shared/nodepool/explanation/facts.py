@@ -66,7 +66,7 @@ class Machines:
     domains: the NVLink domains by name, if the type comes in racks.
     giving_way, zap: how many are Nodes that are to give way, of all organisations, and are wiped.
     preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
-    unwarned, unmarked: how many of them stay: without a warning, and with one and without a mark.
+    unwarned, unmarked: how many of them were not warned yet; were warned and are not marked yet.
     held_out: how many of the reclaimed machines are out of service; those are returned last.
     """
 

@@ -60,10 +60,12 @@ def quota_details(facts: Facts) -> Iterator[str]:
 
 
 def unreleased(facts: Facts) -> str:
-    """Return how many Nodes NodePools gave up that the quota still counts; empty for none."""
+    """Return a sentence on the Nodes that NodePools gave up and the quota still counts, if any."""
     used = facts.limit.used if facts.limit is not None else 0
     gone = used - facts.reserved - _others(facts)
-    return f"NodePools have given up {format_count(gone)} that the quota still counts" * (gone > 0)
+    if gone <= 0:
+        return ""
+    return f"NodePools have given up {format_count(gone)} that the quota still counts"
 
 
 def quota_remedies(facts: Facts) -> Iterator[Remedy]:

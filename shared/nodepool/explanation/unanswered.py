@@ -249,10 +249,9 @@ def spot_awaited_since(facts: Facts) -> datetime | None:
 
 
 def late_spot_nodes(facts: Facts) -> dict[Step, int]:
-    """Return how many spot Nodes should have been warned, and marked; nothing if none is late.
+    """Return how many spot Nodes are late, per step that each waits for: its warning, or its mark.
 
-    Any such Node may be one that is awaited. The time counts from the latest that was asked or
-    warned.
+    Any such Node may be one that is awaited. The time counts from the last request or warning.
     """
     machines = facts.machines
     if machines is None or not is_late(facts, machines.preempting_since):
