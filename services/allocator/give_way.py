@@ -11,9 +11,9 @@ first, since NodePools without an affinity can use any machine. If the machines 
 different order, one more Node gives way at that time. The same happens if a leaving Node does not
 answer, or breaks while it leaves.
 
-A Node that was asked to give way may stay until its preemption begins: if fewer are needed, the
-request that was made last is taken back first. No request is exchanged for a better one, since a
-request that crosses the begin of a preemption would make one more Node give way.
+A Node that was asked to give way may stay until its preemption begins: if fewer Nodes are needed,
+the last request is taken back first. No request is exchanged for a better request: if the first
+preemption began before its request was taken back, one more Node would give way.
 """
 
 from collections import Counter, defaultdict, deque
@@ -84,12 +84,12 @@ def preempt_nodes(
 
 
 def is_short(state: State, offering: OfferingKey) -> bool:
-    """Return whether spot Nodes may have to give way: they hold machines that others need."""
-    if not len(state.supply(offering).spot):
+    """Return whether spot Nodes may have to give way, or were asked to and may stay after all."""
+    supply = state.supply(offering)
+    if not len(supply.spot):
         return False
-    if len(state.supply(offering).asked):
-        return True
-    return state.ranking(offering).has_default or state.stock(offering).outstanding > 0
+    is_needed = state.ranking(offering).has_default or state.stock(offering).outstanding > 0
+    return is_needed or len(supply.asked) > 0
 
 
 def weigh(
@@ -102,7 +102,8 @@ def weigh(
     """Return the needs beyond the machines that are free or come anyway, in the order of service.
 
     Return also the machines of Nodes that were asked to give way, may still stay and are not
-    needed, the last first. While a NodePool fails, nobody knows what it needs.
+    needed; the Node that was asked last is first. While a NodePool fails, return no such machine,
+    since nobody knows what the NodePool needs.
 
     A NodePool that is being checked needs nothing yet, but the machines that come are kept for it.
     A NodePool that fails needs nothing.

@@ -93,6 +93,7 @@ def test_a_request_that_was_taken_back_can_be_made_again(world: WorldHarness) ->
         world.scale("train", 1)
     world.pass_time(minutes=12)
 
+    assert taken_back(world) == ["NodePreemptionWithdrawn n1"]
     assert warned(world) == ["PreemptionPending n1"]
     assert world.nodes("train") == ["n1"]
 
@@ -121,6 +122,7 @@ def test_a_command_that_preempts_the_node_is_followed_all_the_same(world: WorldH
         world.delete("train")
     world.pass_time(minutes=12)
 
+    assert taken_back(world) == ["NodePreemptionWithdrawn n1"]
     assert warned(world) == ["PreemptionPending n1"]
 
 
@@ -172,6 +174,7 @@ def test_a_scale_down_goes_on_with_a_node_that_stays_after_all(world: WorldHarne
     # given a spot NodePool that needs no scale-down, since one of its Nodes is to give way
     world.given_data_center(machines=3, quota=20)
     world.apply("cheap", 3, computeClass="spot")
+    world.start_recording()
     with world.paused("preemption"):
         world.apply("train", 1)
         world.scale("cheap", 2)
@@ -181,6 +184,8 @@ def test_a_scale_down_goes_on_with_a_node_that_stays_after_all(world: WorldHarne
         world.delete("train")
     world.pass_time(minutes=12)
 
+    assert len(taken_back(world)) == 1
+    assert warned(world) == []
     assert world.node_counts("cheap") == (2, 0, 2)
     assert world.conditions("cheap")["AtTarget"] == "TargetMet"
 

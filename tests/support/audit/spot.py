@@ -102,7 +102,7 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
 
 
 def _withdrawn(facts: Facts, message: NodePreemptionWithdrawn, origin: Origin) -> None:
-    """Note that a Node need not give way after all, which the Node that was asked last need not.
+    """Note that a Node need not give way, and check that no Node that was asked later has to.
 
     The allocator may ask again before it reads that the preemption has begun meanwhile.
     """
