@@ -206,7 +206,7 @@ class MachineReturned(Event, OfMachine):
 class NodePreemptionRequested(Event, OfNode):
     """A spot Node is to be taken back, as if `PreemptNode` had been sent.
 
-    While the preemption service is down this waits. If nothing needs the machine any more,
+    While the preemption service is down, the request waits. If nothing needs the machine any more,
     `NodePreemptionWithdrawn` takes it back.
 
     cause: why.

@@ -68,9 +68,9 @@ class ControllerReported(Event, OfRealMachine):
         since it was powered on.
     stranger: why this is not the declared machine; empty if it is. A stranger is never touched.
     unfit: other reasons why it must not be in production.
-    faults: each problem that it has as a Node, with its evidence; none of a machine with another
-        serial number. A problem that an entry of the log shows lasts until the machine is powered
-        on again.
+    faults: each problem that it has as a Node, with its evidence; empty if `runs` is false because
+        of the serial number. A problem that an entry of the log shows lasts until the machine is
+        powered on again.
     """
 
     speaker: ClassVar[str] = "redfish"
