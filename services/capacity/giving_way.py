@@ -19,7 +19,8 @@ GivesWay = (
 def fold_preemption(before: Keys, key: MachineKey, event: GivesWay | None) -> Keys:
     """Return the machines whose Nodes give way after an event; None is the end of the stay.
 
-    Each machine has whether its preemption has begun: only before that, it is taken back.
+    The value of a machine says whether the preemption has begun: only before that, a request is
+    taken back.
     """
     begun = before.get(key)
     match event:
