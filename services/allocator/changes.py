@@ -136,8 +136,10 @@ def _ask_node(member: Member) -> Member:
 
 def _withdraw_request(member: Member) -> Member:
     """Return the Node as it would be without the request to give way, if nothing came of it."""
-    if not member.may_stay:
+    if not member.is_asked:
         return member
+    if member.removal is RemovalReason.POOL_DELETED:
+        return replace(member, is_preempted=False, is_asked=False)
     removal = RemovalReason.UNHEALTHY if member.is_unhealthy else None
     if member.removed_in and not member.is_cancelled:
         removal = RemovalReason.SCALE_DOWN

@@ -116,8 +116,12 @@ class Member:
 
     @property
     def may_stay(self) -> bool:
-        """Return whether its request to give way can be taken back; no deletion takes it along."""
-        return self.is_asked and self.removal is RemovalReason.PREEMPTED
+        """Return whether its request to give way can be taken back and makes its machine come.
+
+        A Node of a deleted NodePool leaves anyway, but its Pods may take longer to end.
+        """
+        is_hurried = self.removal is RemovalReason.POOL_DELETED and self.lingers
+        return self.is_asked and (is_hurried or self.removal is RemovalReason.PREEMPTED)
 
     def comes_anyway(self, before: "Member") -> bool:
         """Return whether its machine newly comes back, and not because it was asked for."""

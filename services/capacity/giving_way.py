@@ -28,11 +28,8 @@ def fold_preemption(before: Keys, key: MachineKey, event: GivesWay | None) -> Ke
             return put(before, key, None)
         case on.NodePreemptionRequested():
             return before if begun is not None else before.set(key, False)
-        case on.PreemptionPending():
+        case on.PreemptionPending() | on.NodePreempted():
             return before if begun else before.set(key, True)
-        case on.NodePreempted():
-            # A command that preempts a Node that boots promises nothing.
-            return before.set(key, True) if begun is False else before
         case on.NodePreemptionWithdrawn():
             return put(before, key, None) if begun is False else before
         case _:

@@ -231,3 +231,33 @@ def test_a_node_whose_machine_goes_to_triage_is_not_preempted_for_nothing(
     assert warned(world) == ["PreemptionPending n2"]
     assert world.nodes("train") == ["n2"]
     assert "n1" in world.nodes("cheap")
+
+
+@pytest.mark.parametrize("is_asked_first", [True, False], ids=["asked first", "deleted first"])
+def test_a_node_that_leaves_with_its_nodepool_keeps_its_time_once_nobody_needs_it(
+    world: WorldHarness, is_asked_first: bool
+) -> None:
+    # given a spot Node whose Pod may take longer to end than a preemption
+    world.given_data_center(machines=1, quota=20)
+    world.apply("cheap", 1, computeClass="spot")
+    world.run_pod("n1", interruption="graceful", graceS=1200)
+    world.start_recording()
+
+    # when its NodePool is deleted, and a default pool needs the machine only for a while
+    with world.paused("preemption"):
+        if is_asked_first:
+            world.apply("train", 1)
+            world.delete("cheap")
+        else:
+            world.delete("cheap")
+            world.apply("train", 1)
+        world.pass_time(minutes=1)
+        world.delete("train")
+        world.pass_time(minutes=1)
+    world.pass_time(minutes=25)
+
+    # then its Pod has the whole time to end
+    assert taken_back(world) == ["NodePreemptionWithdrawn n1"]
+    assert [line for line in world.timed_events("cheap") if "NodeDeleted" in line] == [
+        "20:00 CWNodeDeleted n1"
+    ]

@@ -32,6 +32,7 @@ MEMBERS = {
     "waits for its Pods": BUSY_VICTIM,
     "is kept if lifecycle still can": KEPT_UNANSWERED,
     "is reserved": replace(STAYING, is_reserved=True),
+    "leaves with its NodePool": replace(STAYING, removal=RemovalReason.POOL_DELETED, requests=1),
 }
 
 
@@ -67,7 +68,9 @@ def test_a_node_that_became_unhealthy_meanwhile_is_replaced() -> None:
     assert stays == replace(STAYING, is_unhealthy=True, removal=RemovalReason.UNHEALTHY)
 
 
-def test_a_node_that_goes_with_its_nodepool_still_goes() -> None:
-    going = replace(after(STAYING, ASKED), removal=RemovalReason.POOL_DELETED)
+def test_a_node_that_goes_with_its_nodepool_still_goes_in_its_own_time() -> None:
+    asked = replace(after(STAYING, ASKED), removal=RemovalReason.POOL_DELETED)
 
-    assert after(going, WITHDRAWN) == going
+    going = after(asked, WITHDRAWN)
+
+    assert going == replace(STAYING, removal=RemovalReason.POOL_DELETED)

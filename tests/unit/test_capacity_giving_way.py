@@ -32,6 +32,8 @@ GONE_AT_ONCE = NodePreempted.model_validate(OF_NODE)
         ((ASKED, WARNED, KEPT), True),
         ((ASKED, KEPT, WARNED), True),
         ((ASKED, GONE_AT_ONCE, KEPT), True),
+        ((ASKED, KEPT, GONE_AT_ONCE), True),
+        ((GONE_AT_ONCE, ASKED, KEPT), True),
         ((WARNED, ASKED, KEPT), True),
         ((KEPT,), False),
         ((ASKED, WARNED, None), False),

@@ -395,7 +395,7 @@ class Facts:
     times: when each entry was stored, by position.
     to_reclaim: how many machines of an offering are to be held back.
     giving_way: the Nodes that have to give way, by assignment, those that have left included.
-    preempted: those Nodes, and the Nodes that commands preempt with a warning.
+    preempted: those Nodes, and the Nodes that commands preempt.
     chosen: the Nodes that have to give way by one decision, by the position of its cause.
     activity: whether each Node was active, by assignment.
     sick: whether the machine of each Node goes to triage, by assignment.

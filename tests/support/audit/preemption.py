@@ -33,6 +33,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case NodePreempted():
             stay = facts.stay(message)
             stay.preempted = (origin.position, facts.times[origin.position])
+            facts.preempted[message.assignment] = stay
         case PreemptionInProgress():
             stay = facts.stay(message)
             if not _is_acknowledged(facts, stay):

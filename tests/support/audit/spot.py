@@ -117,6 +117,8 @@ def _withdrawn(facts: Facts, message: NodePreemptionWithdrawn, origin: Origin) -
     short = [spec for spec, _ in _short(facts, stay.pool.offering, cause)]
     if _is_sick(facts, message.assignment, cause) or any(spec.affinity for spec in short):
         return
+    if stay.pool.is_deleting(cause):
+        return  # Its machine comes anyway while its Pods end soon; then it is not in the order.
     for number in later:
         other = facts.giving_way[number]
         is_same = other.pool.offering == stay.pool.offering and not other.has_left(cause)

@@ -330,9 +330,8 @@ class CapacityModel:
         machine = self.machines[message.machine_key]
         if machine.holder in NOBODY or machine.stay != message.assignment:
             return
-        machine.gives_way = machine.gives_way or not isinstance(message, NodePreempted)
-        is_begun = not isinstance(message, NodePreemptionRequested)
-        machine.is_warned = machine.is_warned or (is_begun and machine.gives_way)
+        machine.gives_way = True
+        machine.is_warned |= not isinstance(message, NodePreemptionRequested)
 
     def _held(self, message: Message, now: datetime) -> None:
         match message:
