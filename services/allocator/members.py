@@ -124,8 +124,12 @@ class Member:
         return self.is_asked and (is_hurried or self.removal is RemovalReason.PREEMPTED)
 
     def comes_anyway(self, before: "Member") -> bool:
-        """Return whether its machine newly comes back, and not because it was asked for."""
-        return self.returns and not (before.returns or self.is_asked)
+        """Return whether its machine newly comes back, and not because it was asked for.
+
+        It may come back only after a long drain.
+        """
+        is_new = self.returns or (self.returns_by is not None and before.returns_by is None)
+        return is_new and not (before.returns or self.is_asked)
 
     def is_new_supply(self, before: "Member") -> bool:
         """Return whether this Node, or another Node in its place, may newly have to give way."""

@@ -1,6 +1,7 @@
 """The state of the allocator: NodePools, machines, and the NodePools that wait for machines."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import assert_never
 
 from immutables import Map
@@ -133,9 +134,22 @@ def _store_supply(state: State, offering: OfferingKey, supply: Supply) -> State:
     return replace(state, supplies=put(state.supplies, offering, known))
 
 
-def _returning(state: State, offering: OfferingKey, key: MachineKey, member: Member) -> State:
-    """Return the state with what is certain of the machine of this Node."""
-    return _store_supply(state, offering, state.supply(offering).with_node(key, member))
+def _returning(
+    state: State, offering: OfferingKey, key: MachineKey, member: Member, now: datetime
+) -> State:
+    """Return the state with what is certain of the machine of this Node.
+
+    Once a long drain ends soon enough, a spot Node that was asked to give way may stay; so the
+    offering is due then.
+    """
+    known = state.supply(offering)
+    supply = known.with_node(key, member)
+    if supply is known:
+        return state
+    state, due = _store_supply(state, offering, supply), supply.next_look(now)
+    if due is None or state.work.is_retried(offering):
+        return state
+    return replace(state, work=state.work.put_at(offering, due))
 
 
 def _deleting(state: State, pool: Pool | None) -> State:
@@ -231,7 +245,7 @@ def _fold_departure(state: State, event: Left, context: Context) -> State:
             late = state.fills.find_start(pool.key, pool.uid, context.position)
             wait = pool.wait.after_leaving(pool.held, since, context.time, late)
             pool = replace(pool, wait=wait)
-        state = _returning(_store_pool(state, pool), pool.offering, key, NOBODY)
+        state = _returning(_store_pool(state, pool), pool.offering, key, NOBODY, context.time)
     return schedule_offering(state, machine.offering)
 
 
@@ -249,7 +263,8 @@ def _member_changed(state: State, event: MemberChanged, context: Context) -> Sta
         pool = replace(pool, wait=pool.wait.after_loss(pool.held, context.time, late))
     elif pool.held > known.held:
         pool = replace(pool, wait=pool.wait.after_gain(pool.held))
-    state = _returning(_store_pool(state, pool), pool.offering, event.machine_key, changed)
+    state, key = _store_pool(state, pool), event.machine_key
+    state = _returning(state, pool.offering, key, changed, context.time)
     if isinstance(event, on.NodePreemptionWithdrawn):
         # Its NodePool chose its victims as if this Node left.
         state = replace(state, work=state.work.put(pool.key))

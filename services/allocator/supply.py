@@ -35,6 +35,13 @@ class Supply:
         """Return the machines whose long drain ends no later than a preemption that begins now."""
         return [key for key, by in self.lingering.items() if by <= now + GONE_AFTER]
 
+    def next_look(self, now: datetime) -> datetime | None:
+        """Return when the next long drain ends soon enough; None if no Node may stay for that."""
+        if not len(self.asked):
+            return None
+        moments = (by - GONE_AFTER for by in self.lingering.values())
+        return min((moment for moment in moments if moment > now), default=None)
+
     def with_node(self, key: MachineKey, member: Member) -> "Supply":
         """Return the supply with what is certain of the machine of this Node."""
         returning = mark(self.returning, key, is_in=member.returns)

@@ -261,3 +261,61 @@ def test_a_node_that_leaves_with_its_nodepool_keeps_its_time_once_nobody_needs_i
     assert [line for line in world.timed_events("cheap") if "NodeDeleted" in line] == [
         "20:00 CWNodeDeleted n1"
     ]
+
+
+def given_long_drain(world: WorldHarness, *blockers: str) -> None:
+    """A default pool gives up a Node whose Pod may take 15 minutes to end; a spot Node is there.
+
+    blockers: the Pods for which the drain waits besides.
+    """
+    world.given_data_center(machines=2, quota=20)
+    world.apply("old", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", interruption="graceful", graceS=900)
+    for pod in blockers:
+        world.run_pod("n1", pod)
+    world.apply("cheap", 1, computeClass="spot")
+    world.run_pod("n2")
+    world.start_recording()
+    world.scale("old", 0)
+
+
+@pytest.mark.parametrize("asked_after", [1, 7], ids=["long before", "just before"])
+def test_a_request_is_taken_back_once_the_end_of_a_long_drain_is_near(
+    world: WorldHarness, asked_after: int
+) -> None:
+    given_long_drain(world)
+
+    # when a spot Node is asked while the drain may go on for longer than a preemption
+    with world.paused("preemption"):
+        world.pass_time(minutes=asked_after)
+        world.apply("train", 1)
+        world.pass_time(seconds=10)
+
+        # and another NodePool, for which nothing is left either, comes and goes
+        world.apply("other", 1)
+        world.delete("other")
+        assert taken_back(world) == []
+
+        # then it is taken back once a preemption would bring no machine sooner
+        world.pass_time(minutes=8 - asked_after)
+        assert taken_back(world) == ["NodePreemptionWithdrawn n2"]
+    world.pass_time(minutes=7)
+    assert world.events("cheap") == []
+    assert world.nodes("train") == ["n1"]
+
+
+def test_a_drain_that_no_pod_blocks_any_more_takes_a_request_back(world: WorldHarness) -> None:
+    given_long_drain(world, "blocker")
+    with world.paused("preemption"):
+        world.pass_time(minutes=9)
+        world.apply("train", 1)
+        world.pass_time(minutes=1)
+
+        # when the Pod that blocked the drain ends
+        world.stop_pod("n1", "blocker")
+        world.pass_time(minutes=1)
+
+        # then the other Pod ends no later than a preemption would
+        assert taken_back(world) == ["NodePreemptionWithdrawn n2"]
+    world.pass_time(minutes=5)
+    assert world.nodes("train") == ["n1"]
