@@ -258,3 +258,44 @@ def test_who_awaits_a_spot_node_is_told_that_nobody_marks_it_after_its_warning(
     assert titles(late)[0] == "the lifecycle service does not answer"
     assert late.causes[0].message == "1 spot Node is to give way for it, which has not begun"
     assert not any("7 minutes" in text for cause in late.causes for text in cause.helps)
+
+
+def test_who_does_not_check_a_lower_target_is_named_to_who_waits_for_its_quota(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool over the quota, which another NodePool takes
+    world.given_data_center(machines=6, quota=4)
+    world.apply("old", 4)
+    world.apply("train", 2)
+    world.pass_time(minutes=1)
+
+    # when the other NodePool wants fewer Nodes while the quota service does not answer
+    with world.paused("quota"):
+        world.scale("old", 1)
+        early = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+        own = titles(explained(world, "old", is_now=True))
+
+    # then that service is named before the quota, as it is for the other NodePool
+    assert early == ["Quota is Over"]
+    assert titles(late) == ["the quota service does not answer", "Quota is Over"]
+    assert late.causes[0].message == "it has not checked the lower target of prod/old"
+    assert own == titles(late)[:1]
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_deleted_nodepool_waits_for_no_check_of_its_target(world: WorldHarness) -> None:
+    world.given_data_center(machines=6, quota=4)
+    world.apply("old", 4)
+    world.run_pod("n1", interruption="graceful", graceS=600)
+    world.apply("train", 2)
+
+    # when a NodePool is deleted before its lower target is checked
+    with world.paused("quota"):
+        world.scale("old", 3)
+        world.delete("old")
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True)
+
+    assert late.causes[0].message != "it has not checked the lower target of prod/old"

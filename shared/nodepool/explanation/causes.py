@@ -20,6 +20,7 @@ from nodepool.explanation.quota_remedies import (
     unreleased,
 )
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
+from nodepool.explanation.sharing import largest, list_names
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
     CHECKED_BY,
@@ -178,8 +179,17 @@ def _outdated_check(facts: Facts) -> Iterator[Cause]:
 
 
 def _find_unreleased(facts: Facts) -> Iterator[Cause]:
-    """Yield the services of which one does not release the quota that NodePools gave up."""
+    """Yield who does not check lower targets, and who does not release quota that is given up."""
     limit = facts.limit
+    lower = [peer for peer in facts.peers if peer.target < peer.reserved]
+    if unchecked := [peer for peer in lower if is_late(facts, peer.unchecked_since)]:
+        first = largest([(peer, peer.reserved) for peer in unchecked])
+        yield blame(
+            (CHECKED_BY["Quota"],),
+            f"it has not checked the lower target of {list_names(unchecked)}",
+            min(filter(None, (peer.unchecked_since for peer in unchecked))),
+            proofs((peer.position, f"nodepool {peer.name}") for peer in first),
+        )
     if limit is not None and (text := unreleased(facts)) and is_late(facts, limit.given_up):
         about = proofs(quota_proofs(facts))
         yield blame(ACTS_NEXT["release"], text, limit.given_up, about)

@@ -102,6 +102,7 @@ class Peer:
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
     queue_position, missing, position: the same as those of `Facts`.
+    unchecked_since: since when its target is to be checked against the quota; None if it is not.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Peer:
     queue_position: int = 0
     missing: int = 0
     position: int = 0
+    unchecked_since: datetime | None = None
 
     @property
     def lacks(self) -> int:

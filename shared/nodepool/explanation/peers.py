@@ -6,6 +6,7 @@ from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.outlook import gets_none
+from nodepool.explanation.unanswered import due_since, undetermined_check
 
 
 def peer_of(name: str, own: Facts) -> Peer:
@@ -15,6 +16,7 @@ def peer_of(name: str, own: Facts) -> Peer:
     # A NodePool lacks no quota up to its grant, whatever its limit is.
     is_granted = own.target <= own.reserved
     waits_for_quota = quota is not None and quota.status == "False" and not is_granted
+    is_unchecked = stays and undetermined_check(own) == "Quota"
     return Peer(
         name=name,
         held=own.held,
@@ -34,6 +36,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         queue_position=own.queue_position,
         missing=own.missing,
         position=own.position,
+        unchecked_since=due_since(own) if is_unchecked else None,
     )
 
 
