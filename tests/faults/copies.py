@@ -17,6 +17,7 @@ FAULTS = (InDoubt, Conflict, ServerRefusal, NatsError, OSError)
 """What any request may raise while servers of a cluster come and go."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.1
+_OF_IDLE_SERVICES = ("np.commit.", "np.evt.clock.")
 STALL_S = 5.0
 """A server that delivers nothing for so long has no more."""
 
@@ -86,7 +87,7 @@ async def _read_on(connection: Connection, server: int) -> list[Entry] | None:
 def lost(live: Sequence[Entry], copy: Sequence[Entry]) -> str:
     """What of that which was read live a copy of the log does not hold as it was; "" for nothing.
 
-    A copy may hold more commit records: services go on while it is read.
+    A copy may hold more commit records and wakes: services go on while it is read.
     """
     for number, entry in enumerate(live):
         if number >= len(copy):
@@ -94,7 +95,7 @@ def lost(live: Sequence[Entry], copy: Sequence[Entry]) -> str:
         if copy[number][:4] != entry[:4]:
             return f"it holds {_shown(copy[number])} in the place of {_shown(entry)}"
     for entry in copy[len(live) :]:
-        if not entry.subject.startswith("np.commit."):
+        if not entry.subject.startswith(_OF_IDLE_SERVICES):
             return f"it holds {_shown(entry)}, which was never delivered"
     return ""
 
