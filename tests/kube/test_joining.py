@@ -45,9 +45,16 @@ def node(cluster: Cluster, plane: Plane, pool: str) -> Iterator[str]:
         "metadata": {"name": name, "namespace": LEASES},
         "spec": {**held, "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
     }
+    # An earlier stay of the machine may have left its Lease.
+    forget_lease(cluster, name)
     cluster.kubectl("create", "-f", "-", given=json.dumps(lease))
     register(cluster, name)
     yield name
+    forget_lease(cluster, name)
+
+
+def forget_lease(cluster: Cluster, name: str) -> None:
+    """Deletes the Lease of a Node, if there is one."""
     cluster.kubectl("delete", "lease", name, "-n", LEASES, "--ignore-not-found")
 
 
