@@ -229,12 +229,12 @@ class Machine:
 
     @property
     def awaits_wipe(self) -> bool:
-        """Whether it is to be wiped, and its wipe has not begun."""
+        """Return whether the machine is to be wiped, and this wipe has not begun."""
         return self.state is MachineState.ZAP and self.wipe_due is None
 
     @property
     def can_be_wiped(self) -> bool:
-        """Whether its power may be changed for a wipe now: nobody works on it, and it answers."""
+        """Return whether a wipe may change its power now: nobody works on it, and it answers."""
         return self.is_known and not self.is_maintained
 
     @property
@@ -251,7 +251,7 @@ class Machine:
 
     @property
     def is_swapped(self) -> bool:
-        """Whether another serial number is declared than that with which it was added."""
+        """Return whether it was added with another serial number than is declared now."""
         declared, before = self.declared, self.added_serial.casefold()
         return declared is not None and before not in ("", declared.serial.casefold())
 
@@ -287,7 +287,7 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether its system runs, as last observed; that of another machine does not count."""
+        """Return whether its system was last seen to run; another machine does not count."""
         seen = self.seen
         is_up = seen is not None and seen.power is Power.ON and seen.runs
         return is_up and not self.is_swapped

@@ -157,15 +157,20 @@ def test_the_end_of_a_pool_is_waited_for_from_who_chooses_a_node_that_was_to_giv
     assert world.node_pool("cheap") is None
 
 
-def test_who_awaits_a_spot_node_is_told_that_its_preemption_has_not_begun(
-    world: WorldHarness,
-) -> None:
-    # given two spot Nodes, one of which has to give way to a NodePool of the default class
+def given_two_spot_nodes_at_work(world: WorldHarness) -> None:
+    """All machines are spot Nodes, each with a Pod that takes long to end."""
     world.given_data_center(machines=2)
     world.apply("cheap", 2, computeClass="spot")
     for node in ("n1", "n2"):
         world.run_pod(node, graceS=900)
     world.pass_time(minutes=5)
+
+
+def test_who_awaits_a_spot_node_is_told_that_its_preemption_has_not_begun(
+    world: WorldHarness,
+) -> None:
+    # given two spot Nodes, one of which has to give way to a NodePool of the default class
+    given_two_spot_nodes_at_work(world)
 
     # when nobody warns of the preemption
     with world.paused("preemption"):
@@ -239,11 +244,7 @@ def test_who_awaits_a_spot_node_is_told_that_nobody_marks_it_after_its_warning(
     world: WorldHarness,
 ) -> None:
     # given two spot Nodes at work, one of which is warned for a NodePool of the default class
-    world.given_data_center(machines=2)
-    world.apply("cheap", 2, computeClass="spot")
-    for node in ("n1", "n2"):
-        world.run_pod(node, graceS=900)
-    world.pass_time(minutes=5)
+    given_two_spot_nodes_at_work(world)
 
     # when the lifecycle service does not cordon it
     with world.paused("lifecycle"):

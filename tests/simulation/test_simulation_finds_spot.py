@@ -1,19 +1,23 @@
 """The simulation finds each fault that is put into giving way, and into reclaims, on purpose."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from allocator import give_way, reclaim
+from allocator.state import State
 from capacity.needed import _Needs
 from flow.test_spot_gives_way import given_a_newer_node_with_a_priority
 from lifecycle import table
 from lifecycle.node_events import draining
 from nodepool.contract.events import NodePoolDeleting
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
+from nodepool.placement.plan import Need
 from preemption.decide import SERVICE as PREEMPTION
 from support.audit.auditor import violations
 from support.simulation.faults import Plant, hearing, violation_of
@@ -43,9 +47,15 @@ def by_priority_of_all(victim: Any) -> Any:
     return 10 * victim.pool.spec.priority + kind, batch, node
 
 
-def first_asked_first(state: Any, offering: Any, *args: Any) -> Any:
+def first_asked_first(
+    state: State,
+    offering: OfferingKey,
+    taken: Mapping[PoolKey, int],
+    failed: dict[PoolKey, str],
+    now: datetime,
+) -> tuple[list[Need], list[MachineKey]]:
     """As many requests are taken back as nobody needs, but those that were made first."""
-    needed, unneeded = weigh(state, offering, *args)
+    needed, unneeded = weigh(state, offering, taken, failed, now)
     return needed, list(state.supply(offering).asked)[: len(unneeded)]
 
 

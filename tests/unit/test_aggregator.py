@@ -12,6 +12,7 @@ from aggregator.projection import CAPACITY, CLUSTERS, MACHINES, NODES, POOLS, QU
 from aggregator.state import State
 from contracts.samples import KIND, MACHINE, UID, ZONE, sample
 from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.documents import field
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -1068,7 +1069,7 @@ def test_a_request_to_give_way_that_is_taken_back_shows_no_more() -> None:
     assert {place for place in asked if asked[place] != story.document(*place)} == places
     assert places <= set(PROJECTION.touched(story.state, event))
     assert "givingWay" not in story.document(CAPACITY, OFFERING)
-    assert "askedSince" not in cast("Document", story.document(NODES, event.node_key)["status"])
+    assert field(story.document(NODES, event.node_key), "status", "askedSince") is None
 
 
 @pytest.mark.parametrize("begins", [NodePreempted, PreemptionPending])

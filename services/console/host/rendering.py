@@ -24,7 +24,7 @@ FOLDER: Final = Path(__file__).parents[1]
 PARTS_MAX: Final = 2_000
 """The most parts of a user's pages that are kept: those that were shown last."""
 PART_CHARS: Final = 48_000
-"""How many characters of a page are made at once: style, head, and the rows of one screen."""
+"""The size of a part of a page, in characters: the first holds style, head and one screen."""
 STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
 Link = Callable[..., str]
