@@ -70,6 +70,10 @@ async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
         assert counted is not None
         assert len(ROW.findall((await viewer.get(counted[1].replace("&amp;", "&"))).text)) == 100
 
+        # given all of their events, which the console reads in the order of the log
+        await apply(world.operator, "last", H100, 0)
+        await read_until(viewer, "/events?name=last", "CWNodePoolCreated")
+
         # when older events are asked for, then pages have them, and keep the filter
         asked = "/events?q=registered&kind=Node"
         page = await read_until(viewer, asked, "Rows 1 to 100 of")
