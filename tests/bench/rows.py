@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from bench import console, gateway, karpenter, kubernetes, machines
+from bench import console, gateway, karpenter, kubernetes, machines, profiled
 from bench.age import measure_ages
 from bench.archiving import archiving
 from bench.growth import measure_growth, write_growth
@@ -273,6 +273,7 @@ ROWS = {
     "pipeline": Row("throughput beside a bare pipeline", _pipeline),
     "verdicts": Row("apply until all verdicts are visible", _verdicts),
     "nodes": Row("NodePools from nothing to all their Nodes", _nodes),
+    "profile": Row("where the time of the services goes", profiled.list_lines),
     "reading": Row("readers of the log", _reading),
     "neighbours": Row("a command beside another organisation", _neighbours),
     "gateway": Row("commands through the gateway", _gateway),
