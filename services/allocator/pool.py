@@ -120,6 +120,16 @@ class Pool(Claimant):
         return not self.valid or self.members.counts.racks > self.racks_wanted
 
     @property
+    def scaled_from(self) -> int:
+        """How many Nodes it had, or announced last, before its scale-down: the greater number."""
+        return max(self.scaled, self.shrinks_from)
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether the end of a scale-down has not been published yet."""
+        return self.target < self.scaled_from
+
+    @property
     def keeps_all(self) -> bool:
         """Whether it has no Node too many, and no Node leaves or may leave for a scale-down."""
         if self.stage is not Stage.ACTIVE or self.has_too_many or self.members.is_unanswered:

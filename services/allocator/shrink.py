@@ -124,10 +124,10 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
     """Yield the end of a removal, if no Node is too many and no cancelled removal may succeed."""
     if pool.has_too_many or pool.members.is_unanswered:
         return
-    if pool.removed:
+    before = pool.scaled_from
+    if pool.removed or (pool.removed == 0 and pool.is_smaller):
         yield _report_removed(pool, RemovalReason.SCALE_DOWN)
-    before = max(pool.scaled, pool.shrinks_from)
-    if pool.target < before:
+    if pool.is_smaller:
         yield on.CWNodePoolScaledDown(
             **pool_fields(pool.key),
             before=before,

@@ -293,7 +293,7 @@ def removals_without_an_end(world: WorldHarness) -> list[str]:
             case CWNodeDeleted():
                 deleted += 1
             case CWNodePoolNodesRemoved(count=count):
-                if not begun or not 0 < count <= deleted:
+                if not begun or not 0 <= count <= deleted:
                     wrong.append(f"removed {count} of {deleted}")
                 begun, deleted = False, 0
             case CWNodePoolScaledDown(before=before, after=after):

@@ -553,9 +553,10 @@ def test_a_preemption_during_a_scale_down_costs_one_node(world: WorldHarness) ->
     world.pass_time(minutes=8)
 
     assert world.nodes("cheap") == ["n2", "n3"]
-    assert world.timed_events("cheap")[-3:] == [
+    assert world.timed_events("cheap")[-4:] == [
         "3:00 CWNodeDeleted n1",
         "3:00 DeletedForPreemption n1",
+        "3:00 CWNodePoolNodesRemoved 0 2",
         "3:00 CWNodePoolScaledDown 3 2",
     ]
 

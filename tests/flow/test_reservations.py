@@ -513,9 +513,10 @@ def test_a_scale_down_keeps_a_node_that_has_become_one_of_the_control_plane(
         world.scale("train", 2)
         world.command_node("ReserveNode", "train", "n3", reservedDesired="control-plane")
 
-    assert world.events("train")[-3:] == [
+    assert world.events("train")[-4:] == [
         "CWNodePoolRemoveNodes 1",
         "CWNodeDeletionRequestSuccess n3",
+        "CWNodePoolNodesRemoved 0 2",
         "CWNodePoolScaledDown 3 2",
     ]
     assert world.nodes("train") == ["n1", "n2", "n3"]

@@ -354,6 +354,62 @@ def test_a_victim_replaced_as_unhealthy_before_it_could_be_kept_counts(
     assert world.nodes("train") == ["n2", "n3"]
 
 
+def test_a_scale_down_counts_no_node_that_left_for_a_drain_and_still_ends(
+    world: WorldHarness,
+) -> None:
+    # given a surplus that is at work, and is unhealthy
+    world.given_data_center(machines=3)
+    world.grow("train", 3)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    for node in ("n1", "n2"):
+        world.break_machines(node, fault="gpu-lost")
+    world.start_recording()
+    world.scale("train", 1)
+
+    # when commands drain it, and the next scale-down follows
+    for node in ("n1", "n2"):
+        world.command_node("DrainNode", "train", node, force=True)
+    world.pass_time(minutes=1)
+    world.stop_pod("n3")
+    world.scale("train", 0)
+
+    assert world.event_messages("train", "CWNodePoolNodesRemoved") == [
+        "0 Nodes removed, 1 remains",
+        "1 Node removed, 0 remain",
+    ]
+    assert [each for each in world.events("train") if each.startswith("CWNodePool")] == [
+        "CWNodePoolRemoveNodes 2",
+        "CWNodePoolNodesRemoved 0 1",
+        "CWNodePoolScaledDown 3 1",
+        "CWNodePoolRemoveNodes 1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolScaledDown 1 0",
+    ]
+
+
+def test_a_scale_down_counts_no_node_that_was_preempted_and_still_ends(
+    world: WorldHarness,
+) -> None:
+    # given spot Nodes at work, of which one is too many
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.start_recording()
+    world.scale("cheap", 1)
+
+    # when it gives way
+    world.apply("train", 1)
+    world.pass_time(minutes=7)
+
+    assert [each for each in world.events("cheap") if each.startswith("CWNodePool")] == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodePoolNodesRemoved 0 1",
+        "CWNodePoolScaledDown 2 1",
+    ]
+
+
 def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_used_again(
     world: WorldHarness,
 ) -> None:

@@ -99,7 +99,7 @@ def test_a_leaving_node_stays_in_place_of_another_that_fails_to_register() -> No
     stays = allocator.hears(kept(1, request=1))
 
     assert outputs == [deliver_fail("not delivered: no link", node="g3"), cancelled(1)]
-    assert stays == [scaled_down(3, 2)]
+    assert stays == [nodes_removed(0, 2), scaled_down(3, 2)]
     assert allocator.pool.removed is None
 
 
@@ -342,7 +342,7 @@ def test_a_preemption_during_a_scale_down_spares_another_node() -> None:
     # then the Node that was preempted was no victim, and does not count as removed
     assert preempted == [cancelled(3)]
     assert stays == []
-    assert gone == [scaled_down(3, 2)]
+    assert gone == [nodes_removed(0, 2), scaled_down(3, 2)]
 
 
 def test_a_preempted_node_is_no_victim_if_its_removal_was_cancelled_before() -> None:
@@ -356,7 +356,7 @@ def test_a_preempted_node_is_no_victim_if_its_removal_was_cancelled_before() -> 
     gone = allocator.hears(kept(3, request=1), node_deleted(2, RemovalReason.PREEMPTED))
 
     assert preempted == [cancelled(3)]
-    assert gone == [scaled_down(3, 2)]
+    assert gone == [nodes_removed(0, 2), scaled_down(3, 2)]
 
 
 def test_a_preemption_of_the_victim_spares_no_other_node() -> None:
@@ -406,7 +406,7 @@ def test_a_preemption_is_enough_for_a_scale_down_that_waits_for_an_idle_node() -
     gone = allocator.hears(node_deleted(1))
 
     assert preempted == idle == []
-    assert gone == [scaled_down(2, 1)]
+    assert gone == [nodes_removed(0, 1), scaled_down(2, 1)]
 
 
 def test_a_node_that_is_preempted_without_a_timetable_leaves_like_any_other() -> None:
