@@ -780,7 +780,9 @@ def test_nodes_of_a_rack_count_as_lost_though_their_machines_are_repaired(
         world.command_node("UncordonNode", "train", node)
     world.pass_time(minutes=30)
 
-    assert down.details == (f"{NO_WORK}; 2 went to triage and have not been replaced",)
+    assert list(map(world.with_machine_numbers, down.details)) == [
+        f"{NO_WORK}: n3, n4; 2 went to triage and have not been replaced"
+    ]
     assert list(map(world.with_machine_numbers, down.helps)) == [
         "'nodepool uncordon n3 n4' opens their rack to work again"
     ]
@@ -795,11 +797,12 @@ def test_a_rack_that_lacks_too_many_nodes_to_be_opened_says_how_many(world: Worl
 
     down = explained(world, "train").causes[1]
 
-    assert (down.kind, down.details, down.helps) == (
-        "Cordon",
-        (f"{NO_WORK}; 3 went to triage and have not been replaced",),
-        (),
-    )
+    assert down.kind == "Cordon"
+    assert list(map(world.with_machine_numbers, (*down.details, *down.helps))) == [
+        f"{NO_WORK}: n4; 3 went to triage and have not been replaced",
+        f"wait: NVLink domain {R1} takes work again once 2 of its unavailable Nodes are cured, "
+        "replaced, uncordoned or reserved",
+    ]
 
 
 def test_nodes_that_left_a_rack_in_a_scale_down_do_not_count_as_lost(world: WorldHarness) -> None:
@@ -814,9 +817,9 @@ def test_nodes_that_left_a_rack_in_a_scale_down_do_not_count_as_lost(world: Worl
     world.command_node("UncordonNode", "train", "n5")
     world.pass_time(minutes=1)
 
-    assert down.details == (NO_WORK,)
-    assert list(map(world.with_machine_numbers, down.helps)) == [
-        "'nodepool uncordon n5' opens it to work again"
+    assert list(map(world.with_machine_numbers, (*down.details, *down.helps))) == [
+        f"{NO_WORK}: n5, n3, n4",
+        "'nodepool uncordon n5' opens it to work again",
     ]
     assert cordon_reasons(world) == {"AdminDrain": 2}
 

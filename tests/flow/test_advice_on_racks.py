@@ -1,11 +1,29 @@
-"""What is advised to a NodePool that lacks racks is what gives it as many Nodes the soonest."""
+"""What is advised to a NodePool that lacks racks is what gives it as many Nodes the soonest.
+
+A rack on which no work begins is told, with what opens it.
+"""
+
+from random import Random
 
 import pytest
 
 from flow.test_explanations import explained, titles
-from flow.test_racks import EAST, GB200, R1, R2, add, domains, repair, want
+from flow.test_racks import (
+    EAST,
+    GB200,
+    R1,
+    R2,
+    add,
+    cordon_reasons,
+    domains,
+    repair,
+    run_pod,
+    stop_pod,
+    want,
+)
 from support.harness import Harness
 from support.paths import machine_path, zone_path
+from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
 CURES = {"disableUnhealthyNodeEviction": False}
@@ -167,3 +185,126 @@ def test_a_machine_is_to_be_repaired_where_a_wipe_brings_the_others_of_its_rack(
         "service"
     ) in capacity.details
     assert domains(world) == {R1: 18}
+
+
+NO_WORK = f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable"
+THREE = ("n1", "n2", "n3")
+
+
+def told_cordons(world: WorldHarness) -> list[tuple[str, ...]]:
+    """The titles, the details and the advice about cordoned Nodes."""
+    causes = [each for each in explained(world, "train").causes if each.kind == "Cordon"]
+    texts = ((each.title, *each.details, *each.helps) for each in causes)
+    return [tuple(map(world.with_machine_numbers, each)) for each in texts]
+
+
+@pytest.mark.parametrize("commands", [("CordonNode",), ("CordonNode", "DrainNode"), ("DrainNode",)])
+@pytest.mark.parametrize("reason", ["", "new fans"])
+def test_a_rack_that_commands_have_closed_is_told_and_opens_as_is_advised(
+    world: WorldHarness, commands: tuple[str, ...], reason: str
+) -> None:
+    # given three Nodes of a rack that commands keep from work
+    given_rack(world)
+    given = {"reason": reason} if reason else {}
+    for command in commands:
+        for node in THREE:
+            world.command_node(command, "train", node, **given)
+
+    # when the advice is followed
+    told, is_closed = told_cordons(world), cordon_reasons(world)
+    check_advice(world.world, Random(0), most=9)
+    world.command_node("UncordonNode", "train", "n1")
+
+    assert is_closed[f"RackUnavailable {R1}"] == 15
+    assert told == [
+        (
+            "3 Nodes are cordoned by command",
+            f"{NO_WORK}: n1, n2, n3",
+            "'nodepool uncordon n1' opens it to work again",
+        )
+    ]
+    assert sum(cordon_reasons(world).values()) == 2
+
+
+def test_a_rack_is_told_to_be_closed_also_where_work_goes_on_on_its_cordoned_nodes(
+    world: WorldHarness,
+) -> None:
+    given_rack(world)
+    for node in THREE:
+        run_pod(world, node)
+        world.command_node("CordonNode", "train", node)
+
+    check_advice(world.world, Random(0), most=9)
+
+    assert told_cordons(world) == [
+        (
+            "15 Nodes are cordoned for others of the same rack",
+            f"{NO_WORK}: n1, n2, n3",
+            "'nodepool uncordon n1' opens it to work again",
+        )
+    ]
+
+
+def test_a_rack_waits_for_the_work_that_keeps_its_nodes_from_being_reserved(
+    world: WorldHarness,
+) -> None:
+    # given a rack of which three Nodes are to be reserved once their work has ended
+    given_rack(world)
+    for node in THREE:
+        run_pod(world, node)
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+
+    # when the work on a Node ends, as is advised
+    told, is_closed = told_cordons(world), cordon_reasons(world)
+    check_advice(world.world, Random(0), most=9)
+    stop_pod(world, "n1")
+    world.pass_time(minutes=1)
+
+    assert is_closed[f"RackUnavailable {R1}"] == 15
+    assert told == [
+        (
+            "15 Nodes are cordoned for others of the same rack",
+            f"{NO_WORK}: n1, n2, n3",
+            "end what runs on n1: its reservation waits for that, and so does the rack",
+        )
+    ]
+    assert cordon_reasons(world) == {"ReservationPending": 2}
+
+
+@pytest.mark.parametrize("is_cured", [False, True], ids=["unhealthy", "in triage"])
+def test_a_rack_that_its_unhealthy_nodes_close_is_told_besides_what_cures_them(
+    world: WorldHarness, *, is_cured: bool
+) -> None:
+    given_rack(world)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": not is_cured})
+    break_for_good(world, *THREE, fault="gpu-lost")
+    world.pass_time(minutes=5)
+
+    check_advice(world.world, Random(0), most=9)
+    (told,) = told_cordons(world)
+
+    who = "; 3 went to triage and have not been replaced" if is_cured else ": n1, n2, n3"
+    assert told == (
+        "15 Nodes are cordoned for others of the same rack",
+        f"{NO_WORK}{who}",
+        f"wait: NVLink domain {R1} takes work again once 1 of its unavailable Nodes is cured, "
+        "replaced, uncordoned or reserved",
+    )
+
+
+def test_a_node_that_waits_for_its_reboot_does_not_close_its_rack(world: WorldHarness) -> None:
+    # given two Nodes of a rack that are drained, and a third that reboots once its work has ended
+    given_rack(world)
+    path = machine_path(f"{EAST}/{world.machine_name('n3')}")
+    pod = {"name": "slow", "graceS": 1_800, "interruption": "graceful"}
+    world.send("RunPod", path, {"pod": pod})
+    for node in ("n1", "n2"):
+        world.command_node("DrainNode", "train", node)
+    world.command_node("RebootNode", "train", "n3")
+
+    # then work begins on the rack, and nothing else is told
+    check_advice(world.world, Random(0), most=9)
+    assert cordon_reasons(world) == {"AdminDrain": 2, "AdminReboot": 1}
+    assert told_cordons(world) == [
+        ("2 Nodes are cordoned by command", "'nodepool uncordon n1' opens it to work again")
+    ]

@@ -1216,7 +1216,7 @@ def test_a_node_that_stays_cordoned_after_a_drain_is_named_until_it_is_uncordone
         world.command_node("UncordonNode", "train", node)
 
     assert [(cause.kind, cause.title) for cause in both] == [
-        ("Cordon", "2 Nodes are cordoned after a drain")
+        ("Cordon", "2 Nodes are cordoned by command")
     ]
     assert isinstance(both[0].remedies[0].action, UncordonNodes)
     assert explained(world, "train").causes == ()
@@ -1242,9 +1242,10 @@ def test_enough_nodes_of_a_rack_are_to_be_uncordoned_for_work_to_begin_there(
     # then the rack is open, and a further Node takes work again by itself
     (up,) = explained(world, "train").causes
     shown = world.documents("nodes").values()
-    assert down.details == (
-        f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable",
-    )
+    assert list(map(world.with_machine_numbers, down.details)) == [
+        f"no work begins on NVLink domain {R1} while more than 2 of its Nodes are unavailable: "
+        "n1, n2, n3, n4"
+    ]
     assert down.helps == (f"'nodepool uncordon {' '.join(names)}' opens their rack to work again",)
     assert sum(field(each, "spec", "unschedulable") is True for each in shown) == 2
     assert up.details == ()
@@ -1292,7 +1293,11 @@ def test_a_rack_that_is_unavailable_for_other_causes_is_not_to_be_uncordoned(
 
     health, cordon = explained(world, "train").causes
 
-    assert (health.kind, cordon.kind, cordon.helps) == ("Health", "Cordon", ())
+    assert (health.kind, cordon.kind) == ("Health", "Cordon")
+    assert cordon.helps == (
+        f"wait: NVLink domain {R1} takes work again once 2 of its unavailable Nodes are cured, "
+        "replaced, uncordoned or reserved",
+    )
 
 
 def test_no_node_is_to_be_drained_that_its_invalid_nodepool_would_lose(world: WorldHarness) -> None:
@@ -1461,7 +1466,7 @@ def test_as_many_machines_of_a_rack_are_asked_for_as_quota_leaves_room_for(
     given_a_part_of_a_rack(world, "n3")
 
     # when the advice is followed
-    _, capacity = explained(world, "train").causes
+    _, capacity, closed = explained(world, "train").causes
     before = domains(world)
     repair(world, "n1")
     world.pass_time(minutes=5)
@@ -1469,6 +1474,7 @@ def test_as_many_machines_of_a_rack_are_asked_for_as_quota_leaves_room_for(
     # then quota, and not the target, keeps the rack from being whole
     assert "its quota leaves room for 1 Node, which completes none of its racks" in capacity.details
     assert capacity.remedies[0].action == RepairMachines(1, (world.machine_name("n1"),))
+    assert closed.title == "15 Nodes are cordoned for others of the same rack"
     assert (before, domains(world)) == ({R1: 15}, {R1: 16})
 
 

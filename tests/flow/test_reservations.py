@@ -183,7 +183,8 @@ def test_a_node_comes_back_to_a_rack_that_is_closed(world: WorldHarness, is_cord
         if is_cordoned
         else "reserve n1 for the organisation again"
     ]
-    assert explained(world, "train").causes == ()
+    (closed,) = explained(world, "train").causes
+    assert closed.title == "3 Nodes are cordoned by command"
 
 
 def test_a_spot_node_is_to_come_back_although_other_spot_node_pools_wait_longer(

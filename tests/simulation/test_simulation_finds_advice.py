@@ -16,7 +16,12 @@ from capacity.state import State as CapacityState
 from flow.test_advice_on_nodes import BLOCKED, given_a_rack_with_repaired_machines
 from flow.test_advice_on_quota import given_waiting
 from flow.test_explanations import given_slow_spot_nodes, given_two_racks_of_one_domain
-from flow.test_racks import given_a_surplus_while_a_node_boots
+from flow.test_racks import (
+    given_a_surplus_while_a_node_boots,
+    given_racks,
+    run_pod,
+    want,
+)
 from flow.test_reservations import (
     given_a_reserved_node_of_a_closed_rack,
     given_a_reserved_node_of_a_rack_that_left,
@@ -25,7 +30,12 @@ from lifecycle.health import Health
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import GONE_AFTER
-from nodepool.explanation import cordon_remedies, rack_remedies, reservation_remedies
+from nodepool.explanation import (
+    cordon_remedies,
+    node_causes,
+    rack_remedies,
+    reservation_remedies,
+)
 from nodepool.explanation.documents import node_facts
 from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import Rack, keep_nodes
@@ -474,6 +484,43 @@ def test_a_repaired_machine_that_is_not_counted_as_lost_is_found(
     monkeypatch.setattr(cordon_remedies, "_count_lost", lambda *_: 0)
 
     with pytest.raises(Violation, match="2 Nodes are said to be unavailable, not 4"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+@pytest.mark.parametrize("is_reserved", [False, True])
+def test_a_rack_that_takes_no_work_and_is_not_told_is_found(
+    monkeypatch: pytest.MonkeyPatch, *, is_reserved: bool
+) -> None:
+    # given a rack that three Nodes close, which are cordoned or wait for their reservation
+    harness = WorldHarness()
+    given_racks(harness, 1)
+    want(harness, 1)
+    for node in ("n1", "n2", "n3"):
+        run_pod(harness, node)
+        if is_reserved:
+            harness.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+        else:
+            harness.command_node("CordonNode", "train", node)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    monkeypatch.setattr(node_causes, "find_closed", lambda _: [])
+
+    with pytest.raises(Violation, match="racks take no work, which is not told"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_an_idle_node_that_is_cordoned_and_not_told_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = WorldHarness()
+    harness.given_data_center(machines=1)
+    harness.apply("train", 1)
+    harness.command_node("CordonNode", "train", "n1")
+    check_advice(harness.world, Random(0), most=ALL)
+
+    monkeypatch.setattr(node_causes, "is_by_command", lambda _: False)
+
+    with pytest.raises(Violation, match="idle Nodes are cordoned, and nothing is told"):
         check_advice(harness.world, Random(0), most=ALL)
 
 

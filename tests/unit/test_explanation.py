@@ -734,19 +734,20 @@ def test_a_node_that_waits_for_its_cure_comes_before_nodes_that_reboot() -> None
     assert help_.startswith("'nodepool drain g2' ")
 
 
+@pytest.mark.parametrize("cordon", ["AdminDrain", "AdminCordon", "maintenance"])
 @pytest.mark.parametrize(
     "fields",
-    [{"active": True}, {"reserved": True}, {"cordon": "AdminCordon"}, {"removal": "ScaleDown"}],
+    [{"active": True}, {"reserved": True}, {"cordon": "AdminReboot"}, {"removal": "ScaleDown"}],
 )
-def test_a_node_is_only_named_for_its_cordon_if_a_drain_has_ended(
-    fields: Mapping[str, object],
+def test_a_node_is_only_named_for_its_cordon_if_a_command_keeps_it_idle(
+    cordon: str, fields: Mapping[str, object]
 ) -> None:
-    node = NodeFacts("g1", 80, phase="cordoned", cordon="AdminDrain")
+    node = NodeFacts("g1", 80, phase="cordoned", cordon=cordon)
     other = replace(node, **fields)  # type: ignore[arg-type]
 
     assert shown(first(pool(1, current=1, nodes=(node,)))) == says(
         "Cordon",
-        "1 Node is cordoned after a drain",
+        "1 Node is cordoned by command",
         "g1",
         helps=("'nodepool uncordon g1' opens it to work again",),
         proofs=(Proof(80, "node g1"),),

@@ -33,6 +33,22 @@ def is_for_rack(cause: str) -> bool:
     return _name(cause) == RACK_UNAVAILABLE
 
 
+def is_by_command(causes: Collection[str]) -> bool:
+    """Return whether a Node is cordoned for nothing but a command, so that `UncordonNode` opens it.
+
+    A Node that is cordoned for its reboot opens by itself.
+    """
+    return len(causes) > 0 and not any(map(is_found, causes))
+
+
+def is_own(cause: str) -> bool:
+    """Return whether a Node is unavailable in its rack for this cause, which its cordon names.
+
+    A Node that is to reboot is unavailable only once its reboot begins.
+    """
+    return not is_for_rack(cause) and _name(cause) != ADMIN_REBOOT
+
+
 def list_kept(causes: Iterable[str]) -> list[str]:
     """Return the causes of a cordon that `UncordonNode` does not end: they end by themselves."""
     return [cause for cause in causes if is_found(cause) and _name(cause) != ADMIN_REBOOT]

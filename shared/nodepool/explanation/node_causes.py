@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
+from nodepool.contract.cordons import is_by_command, split_causes
 from nodepool.contract.counting import format_count
-from nodepool.contract.node_failures import ADMIN_DRAIN
 from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
-from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedies
+from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedy, find_closed
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_facts import NodeFacts
@@ -209,11 +209,14 @@ def _health(facts: Facts) -> Iterator[Cause]:
 
 
 def _cordon(facts: Facts) -> Iterator[Cause]:
-    """Yield the Nodes that take no work after a drain, or have not answered a cordon yet."""
+    """Yield the Nodes that take no work for a command or their rack, or have not answered yet."""
     well = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
     idle = [node for node in well if node.phase == "cordoned" and not node.active]
     awaited = [node for node in idle if node.answer_by is not None]
-    nodes = [node for node in idle if node.cordon == ADMIN_DRAIN and node not in awaited]
+    nodes = [node for node in idle if is_by_command(split_causes(node.cordon))]
+    nodes = [node for node in nodes if node not in awaited]
+    told = {node.domain for node in nodes}
+    closed = [node for node in find_closed(facts) if node.domain not in told]
     if awaited:
         verb = "has" if len(awaited) == 1 else "have"
         yield Cause(
@@ -223,16 +226,17 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
             remedies=(await_answer(awaited, Promise.NOTHING),),  # Each may still answer.
             proofs=_node_proofs(awaited),
         )
-    if nodes:
-        verb = "is" if len(nodes) == 1 else "are"
-        yield Cause(
-            "Cordon",
-            f"{format_count(len(nodes))} {verb} cordoned after a drain",
-            _names(nodes),
-            details=tuple(cordon_details(facts, nodes)),
-            remedies=tuple(cordon_remedies(facts, nodes)),
-            proofs=_node_proofs(nodes),
-        )
+    for found, why in ((nodes, "by command"), (closed, "for others of the same rack")):
+        if found:
+            verb = "is" if len(found) == 1 else "are"
+            yield Cause(
+                "Cordon",
+                f"{format_count(len(found))} {verb} cordoned {why}",
+                _names(found),
+                details=tuple(cordon_details(facts, found)),
+                remedies=(cordon_remedy(facts, found),),
+                proofs=_node_proofs(found),
+            )
 
 
 def _reservation(facts: Facts) -> Iterator[Cause]:

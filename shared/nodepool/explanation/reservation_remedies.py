@@ -20,7 +20,7 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     nodes = [node for node in nodes if fits_target(facts, node)]
     if not stays_usable(facts):
         return
-    for node in [node for node in nodes if _waits_for_work(node)][:1]:
+    for node in [node for node in nodes if waits_for_work(node)][:1]:
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
         yield Remedy(text, EndWork((node.name,), 1), Promise.COUNTED)
     known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
@@ -36,7 +36,7 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         yield Remedy(text, action, Promise.COUNTED)
 
 
-def _waits_for_work(node: NodeFacts) -> bool:
+def waits_for_work(node: NodeFacts) -> bool:
     """Return whether only work keeps a Node from being reserved for the organisation again."""
     is_pending = RESERVATION_PENDING in split_causes(node.cordon)
     return is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)

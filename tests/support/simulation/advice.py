@@ -18,6 +18,7 @@ from immutables import Map
 from lifecycle.commands import find_conflict
 from nodepool.contract.commands import ReserveNode
 from nodepool.contract.conditions import Capacity
+from nodepool.contract.cordons import is_for_rack, split_causes
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
 COUNTED = re.compile(r"\d+ of \d+: |\d+ (?:is|are) to leave")
 """How many Nodes of a surplus are waited for, or leave by themselves."""
+CLOSED = re.compile(r"no work begins on NVLink domain (\S+) while ")
 A_WHILE = timedelta(hours=4)
 """Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
 
@@ -95,6 +97,7 @@ def trials(world: World) -> Iterator[Trial]:
         explanation = explain(facts)
         wrong = _misspoken(explanation) or _miscounted(buckets, facts)
         wrong = wrong or _miscounted_racks(world, key, facts)
+        wrong = wrong or _untold(facts, explanation)
         if wrong := wrong or _misjudged(world, key, facts, explanation):
             raise Violation(f"{wrong} ({key})")
         for cause in explanation.causes:
@@ -147,6 +150,22 @@ def _miscounted_racks(world: World, key: str, facts: Facts) -> str:
         counted = len(rack.unavailable) + min(len(rack.lost), empty)
         if (said := count_unavailable(facts, domain)) != counted:
             return f"of {domain} {said} Nodes are said to be unavailable, not {counted}"
+    return ""
+
+
+def _untold(facts: Facts, explanation: Explanation) -> str:
+    """Return the racks, or the idle Nodes, that take no work although nothing is told of them."""
+    if facts.deleting:
+        return ""
+    details = [detail for cause in explanation.causes for detail in cause.details]
+    told = {found[1] for found in map(CLOSED.match, details) if found is not None}
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    closed = {node.domain for node in staying if any(map(is_for_rack, split_causes(node.cordon)))}
+    if untold := closed - told:
+        return f"racks take no work, which is not told: {sorted(untold)}"
+    idle = [node.name for node in staying if node.cordon and not node.active]
+    if idle and not explanation.causes:
+        return f"idle Nodes are cordoned, and nothing is told: {idle}"
     return ""
 
 
@@ -551,7 +570,8 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             # Otherwise a Pod that waits begins there at once, and the Node does not become idle.
             closed = {node.name for node in facts.nodes if node.removal or node.reserved}
             for node in nodes[:count]:
-                if node not in closed:
+                # A Node that waits for its reservation is cordoned already.
+                if node not in closed and trial.cause.kind != "Cordon":
                     _send(world, "CordonNode", own, {"node": node})
                 _end_work(world, facts.zone, own, node)
         case DrainNode(node, force, after_work):
