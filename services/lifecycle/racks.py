@@ -39,10 +39,13 @@ Racks = Map[PoolKey, Map[str, Rack]]
 
 
 def is_unavailable(node: Node) -> bool:
-    """Return whether a Node is unavailable for a cause of its own."""
-    is_rebooted = node.restarts and node.boot.number > 0
-    is_replaced = node.exit.reason is RemovalReason.UNHEALTHY
-    return is_rebooted or is_replaced or bool(node.health.own_causes)
+    """Return whether a Node is unavailable for a cause of its own.
+
+    A new Node that is being verified takes work meanwhile: it is cordoned only after that.
+    """
+    if node.exit.reason is RemovalReason.UNHEALTHY:
+        return True
+    return node.boot.number > 0 if node.restarts else bool(node.health.own_causes)
 
 
 def awaits_cordon(node: Node | None) -> bool:

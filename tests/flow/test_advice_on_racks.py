@@ -308,3 +308,31 @@ def test_a_node_that_waits_for_its_reboot_does_not_close_its_rack(world: WorldHa
     assert told_cordons(world) == [
         ("2 Nodes are cordoned by command", "'nodepool uncordon n1' opens it to work again")
     ]
+
+
+def test_a_node_that_takes_work_while_it_is_verified_does_not_close_its_rack(
+    world: WorldHarness,
+) -> None:
+    # given two new Nodes of a rack that are verified for long, which commands drain with two others
+    world.given_cluster(zone=EAST)
+    world.given_quota(54, GB200, zone=EAST)
+    add(world, {"count": 18, "inRacks": True, "verifySeconds": 300})
+    want(world, 1)
+    world.pass_time(minutes=1)
+    for node in ("n1", "n2"):
+        path = machine_path(f"{EAST}/{world.machine_name(node)}")
+        world.send("BreakMachine", path, {"fault": "hang", "times": 1})
+    world.pass_time(minutes=20)
+    for node in ("n1", "n2", "n3", "n4"):
+        world.command_node("DrainNode", "train", node)
+
+    # when the advice is followed
+    told, drained = told_cordons(world), cordon_reasons(world)
+    check_advice(world.world, Random(0), most=9)
+    world.command_node("UncordonNode", "train", "n3")
+
+    assert drained == {"AdminDrain": 2}
+    assert told == [
+        ("2 Nodes are cordoned by command", "'nodepool uncordon n3' opens it to work again")
+    ]
+    assert cordon_reasons(world) == {"AdminDrain": 1}
