@@ -3,6 +3,8 @@
 import pytest
 
 from flow.test_explanations import explained, titles
+from nodepool.contract.moments import rfc3339
+from support.constants import PREFER_IDLE
 from support.world_harness import WorldHarness
 
 
@@ -300,3 +302,82 @@ def test_a_deleted_nodepool_waits_for_no_check_of_its_target(world: WorldHarness
         late = explained(world, "train", is_now=True)
 
     assert late.causes[0].message != "it has not checked the lower target of prod/old"
+
+
+@pytest.mark.parametrize("service", ["allocator", "lifecycle"])
+@pytest.mark.parametrize("waits_for", ["Quota", "Capacity"])
+@pytest.mark.parametrize("target", [1, None])
+def test_who_does_not_let_nodes_go_is_named_to_who_waits_for_their_quota_or_machines(
+    world: WorldHarness, service: str, waits_for: str, target: int | None
+) -> None:
+    # given a NodePool that waits for what another NodePool takes
+    world.given_data_center(machines=6, quota=4)
+    world.apply("old", 4)
+    world.apply("train", 2)
+    if waits_for == "Capacity":
+        world.given_quota(100)
+        world.apply("train", 4)
+    world.pass_time(minutes=1)
+    waiting = [title for title in titles(explained(world, "train")) if title.startswith(waits_for)]
+
+    # when the other NodePool wants fewer Nodes, or is deleted, while a service does not answer
+    with world.paused(service):
+        if target is None:
+            world.delete("old")
+        else:
+            world.scale("old", target)
+        asked = rfc3339(world.world.log.clock)
+        early = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=30)
+        late = explained(world, "train", is_now=True)
+
+    # then who has to act next is named first, since when, and for which NodePool
+    assert early == waiting
+    assert titles(late) == ["the allocator or the lifecycle service does not answer", *waiting]
+    assert late.causes[0].message == "prod/old has Nodes that should be gone"
+    since = late.causes[0].since
+    assert since is not None
+    assert rfc3339(since) == asked
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_who_does_not_end_a_drain_is_named_to_who_waits_for_the_quota_of_the_node(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that waits for the quota of a Node that is drained
+    world.given_data_center(machines=6, quota=1)
+    world.apply("old", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", interruption="graceful", graceS=60)
+    world.apply("train", 1)
+    world.scale("old", 0)
+
+    # when the Pod ends, and the lifecycle service does not answer
+    with world.paused("lifecycle"):
+        world.pass_time(minutes=2)
+        early = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=24 * 60)
+        late = titles(explained(world, "train", is_now=True))
+
+    assert early == ["Quota is Over"]
+    assert late == ["the lifecycle service does not answer", "Quota is Over"]
+
+
+def test_who_does_not_end_a_preemption_is_named_to_who_deletes_the_nodepool(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node at work that is being preempted
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.run_pod("n1", graceS=900)
+    world.preempt("cheap", "n1")
+
+    # when its NodePool is deleted, and nobody ends the preemption
+    with world.paused("lifecycle"):
+        world.delete("cheap")
+        early = explained(world, "cheap", is_now=True).causes[0].helps
+        world.pass_time(minutes=30)
+        late = explained(world, "cheap", is_now=True).causes[0].helps
+
+    assert [text.partition(":")[0] for text in early] == ["wait until it is gone"]
+    starts = [f"see that the {name} service runs" for name in ("preemption", "lifecycle")]
+    assert [text.partition(":")[0] for text in late] == starts

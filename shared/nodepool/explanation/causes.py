@@ -20,7 +20,7 @@ from nodepool.explanation.quota_remedies import (
     unreleased,
 )
 from nodepool.explanation.remedies import EditSpec, Remedy, Wait
-from nodepool.explanation.sharing import largest, list_names
+from nodepool.explanation.sharing import HOLDERS_MAX, largest, list_names
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
     CHECKED_BY,
@@ -35,6 +35,7 @@ from nodepool.explanation.unanswered import (
     late_spot_nodes,
     outdated_since,
     spot_awaited_since,
+    stopped_at,
     undetermined_check,
 )
 
@@ -64,6 +65,7 @@ def causes(facts: Facts) -> list[Cause]:
         *unvalidated,
         *_silent_checks(facts),
         *_outdated_check(facts),
+        *_find_stopped_peers(facts, blocked),
         *(_find_unreleased(facts) if any(each.kind == "Quota" for each in blocked) else ()),
         *_find_unassigned(facts),
         *_find_unpreempted(facts),
@@ -193,6 +195,23 @@ def _find_unreleased(facts: Facts) -> Iterator[Cause]:
     if limit is not None and (text := unreleased(facts)) and is_late(facts, limit.given_up):
         about = proofs(quota_proofs(facts))
         yield blame(ACTS_NEXT["release"], text, limit.given_up, about)
+
+
+def _find_stopped_peers(facts: Facts, blocked: list[Cause]) -> Iterator[Cause]:
+    """Yield who does not let Nodes of other NodePools go, whose quota or machines are needed."""
+    if not any(cause.kind in ("Quota", "Capacity") for cause in blocked):
+        return
+    peers = [peer for peer in facts.peers if peer.returning]
+    stopped = [(peer, step) for peer in peers if (step := stopped_at(facts, peer.steps))]
+    for late in dict.fromkeys(step.name for _, step in stopped):
+        found = [(peer, step.due) for peer, step in stopped if step.name == late]
+        names = list_names([peer for peer, _ in found])
+        yield blame(
+            ACTS_NEXT[late],
+            f"{names} {'has' if len(found) == 1 else 'have'} Nodes that should be gone",
+            min(due for _, due in found),
+            proofs((peer.position, f"nodepool {peer.name}") for peer, _ in found[:HOLDERS_MAX]),
+        )
 
 
 def _find_unassigned(facts: Facts) -> Iterator[Cause]:

@@ -3,8 +3,33 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 from nodepool.explanation.node_facts import NodeFacts
+
+StepName = Literal[
+    "count machines",
+    "assign",
+    "ask spot Nodes",
+    "warn",
+    "mark",
+    "preempt",
+    "cordon",
+    "choose",
+    "remove",
+    "register",
+    "end",
+    "forget",
+    "release",
+]
+"""What a NodePool or a Node waits for."""
+
+
+class Step(NamedTuple):
+    """A step that is due at a moment: it should have happened by then."""
+
+    name: StepName
+    due: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +128,7 @@ class Peer:
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
     queue_position, missing, position: the same as those of `Facts`.
     unchecked_since: since when its target is to be checked against the quota; None if it is not.
+    steps: the steps that are due until its surplus Nodes, or all its Nodes, are gone.
     """
 
     name: str
@@ -124,6 +150,7 @@ class Peer:
     missing: int = 0
     position: int = 0
     unchecked_since: datetime | None = None
+    steps: tuple[Step, ...] = ()
 
     @property
     def lacks(self) -> int:

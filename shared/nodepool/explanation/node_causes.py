@@ -8,7 +8,7 @@ from nodepool.contract.timetable import BOOT_MAX
 from nodepool.explanation import leaving
 from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_service
 from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedy, find_closed
-from nodepool.explanation.facts import Facts
+from nodepool.explanation.facts import Facts, StepName
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.node_remedies import (
@@ -21,11 +21,9 @@ from nodepool.explanation.outlook import gets_none, promise_missing
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy, Wait, promise
 from nodepool.explanation.reservation_remedies import reservation_remedies
-from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
     ANSWERS_WITHIN,
-    Step,
     count_unchosen,
     has_failed,
     is_late,
@@ -33,6 +31,7 @@ from nodepool.explanation.unanswered import (
     is_uncordoned,
     latest,
     silent_preemptions,
+    steps_due,
     stopped_at,
     unchosen_since,
     unwarned,
@@ -61,8 +60,8 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     check = facts.checks.get("NodesRemoved")
     position = check.position if check is not None else facts.position
     # No Pod blocks a deletion: each Pod only gets its grace period.
-    step = stopped_at(facts)
-    silent = ACTS_NEXT[step] if step is not None else ()
+    step = stopped_at(facts, steps_due(facts))
+    silent = ACTS_NEXT[step.name] if step is not None else ()
     unanswered = [node for node in facts.nodes if node.is_silent and node.answer_by is not None]
     wait = Remedy("wait until it is gone: no Pod blocks a deletion", Wait())
     if unanswered:
@@ -82,12 +81,8 @@ def deletion(facts: Facts) -> Iterator[Cause]:
 
 def _find_unchosen(facts: Facts) -> Iterator[Cause]:
     """Yield the services that do not choose which surplus Nodes leave."""
-    staying = [node for node in facts.counted_nodes if not node.removal]
-    # A rack leaves as a whole, so no more Nodes may be able to leave now.
-    is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
-    surplus = facts.held if any(not node.registered for node in staying) else facts.current
-    is_due = is_due and surplus > facts.target
-    if is_due and count_unchosen(facts) > 0 and is_late(facts, since := unchosen_since(facts)):
+    since = {step.name: step.due for step in steps_due(facts)}.get("choose")
+    if is_late(facts, since):
         yield blame(
             ACTS_NEXT["choose"],
             f"the removal of {format_count(count_unchosen(facts))} has not begun",
@@ -98,7 +93,7 @@ def _find_unchosen(facts: Facts) -> Iterator[Cause]:
 
 def _find_unwarned(facts: Facts) -> Iterator[Cause]:
     """Yield the services that do not begin the preemptions of the Nodes that are to give way."""
-    steps: tuple[tuple[Step, bool], ...] = (("warn", False), ("mark", True))
+    steps: tuple[tuple[StepName, bool], ...] = (("warn", False), ("mark", True))
     for step, is_warned in steps:
         nodes = [node for node in unwarned(facts) if node.warned is is_warned]
         if not nodes:
@@ -254,7 +249,7 @@ def _reservation(facts: Facts) -> Iterator[Cause]:
     )
 
 
-def _start(step: Step) -> tuple[Remedy, ...]:
+def _start(step: StepName) -> tuple[Remedy, ...]:
     return tuple(map(start_service, ACTS_NEXT[step]))
 
 

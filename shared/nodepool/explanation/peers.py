@@ -6,7 +6,7 @@ from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.outlook import gets_none
-from nodepool.explanation.unanswered import due_since, undetermined_check
+from nodepool.explanation.unanswered import due_since, steps_due, undetermined_check
 
 
 def peer_of(name: str, own: Facts) -> Peer:
@@ -37,6 +37,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         missing=own.missing,
         position=own.position,
         unchecked_since=due_since(own) if is_unchecked else None,
+        steps=tuple(steps_due(own)),
     )
 
 

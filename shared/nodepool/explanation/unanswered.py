@@ -2,30 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
-from nodepool.explanation.facts import Check, Facts
+from nodepool.explanation.facts import Check, Facts, Step, StepName
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.sharing import rack_of
 
-Step = Literal[
-    "count machines",
-    "assign",
-    "ask spot Nodes",
-    "warn",
-    "mark",
-    "preempt",
-    "cordon",
-    "choose",
-    "remove",
-    "register",
-    "end",
-    "forget",
-    "release",
-]
-"""What a NodePool or a Node waits for."""
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
 """A service answers within milliseconds; after this time it counts as silent."""
 GONE_MINUTES: Final = int(GONE_AFTER.total_seconds() // 60)
@@ -36,7 +20,7 @@ INTERNAL_ERROR: Final = "InternalError"
 """The reason of a condition whose check could not decide."""
 CHECKED_BY: Final = {"Validated": "validator", "Quota": "quota", "Capacity": "capacity"}
 """The service that determines each condition, in the order of the checks."""
-ACTS_NEXT: Final[Mapping[Step, tuple[str, ...]]] = {
+ACTS_NEXT: Final[Mapping[StepName, tuple[str, ...]]] = {
     "count machines": ("capacity",),
     "assign": ("allocator", "capacity"),
     "ask spot Nodes": ("allocator", "capacity"),
@@ -169,39 +153,64 @@ def unchosen_since(facts: Facts) -> datetime | None:
     return latest(assigned_since(facts), *(node.idle_since for node in staying))
 
 
-def stopped_at(facts: Facts) -> Step | None:
-    """Return the step at which the deletion of a NodePool has stopped; None if it goes on."""
+def steps_due(facts: Facts) -> Iterator[Step]:
+    """Yield the steps until Nodes, or the NodePool, are gone, that are due."""
     check = facts.checks.get("NodesRemoved")
     if check is not None and check.status == "True":
-        return "forget" if is_late(facts, check.since) else None
+        if check.since is not None:
+            yield Step("forget", check.since)
+        return
     if has_failed(facts):
-        return None
-    if not facts.nodes and not facts.held:
-        since = latest(facts.deleting_since, facts.progressed)
-        return "end" if is_late(facts, since) else None
-    if is_late(facts, unchosen_since(facts)):
-        return "choose"
-    return "remove" if any(is_stuck(facts, node) for node in facts.nodes) else None
+        return
+    ended = latest(facts.deleting_since, facts.progressed)
+    if facts.deleting and ended is not None and not facts.nodes and not facts.held:
+        yield Step("end", ended)
+        return
+    if (since := unchosen_since(facts)) is not None and (facts.deleting or _may_choose(facts)):
+        yield Step("choose", since)
+    if moments := [due for node in facts.nodes if (due := _gone_by(facts, node)) is not None]:
+        yield Step("remove", min(moments))
+    if moments := [node.preempted_since for node in facts.nodes if node.preempted_since]:
+        yield Step("preempt", min(moments) + GONE_AFTER)
+
+
+def _may_choose(facts: Facts) -> bool:
+    """Return whether further Nodes can be chosen to leave now.
+
+    A rack leaves as a whole, so no more Nodes may be able to leave while Nodes leave.
+    """
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
+    surplus = facts.held if any(not node.registered for node in staying) else facts.current
+    return is_due and surplus > facts.target
+
+
+def stopped_at(facts: Facts, steps: Iterable[Step]) -> Step | None:
+    """Return the first of these steps that is late; None if all goes on."""
+    return next((step for step in steps if is_late(facts, step.due)), None)
 
 
 def is_stuck(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether a Node should have left: no Pod blocked it for longer than that takes.
+    """Return whether a Node should have left."""
+    return not has_failed(facts) and is_late(facts, _gone_by(facts, node))
+
+
+def _gone_by(facts: Facts, node: NodeFacts) -> datetime | None:
+    """Return when a Node should have left; None while that is not known.
 
     No Pod blocks a deletion; every other Pod ends within the longest grace period. The time counts
     from the newest of what the lifecycle service has said about the Node, such as that no Pod
     blocks it any more, and from the end of the time that its machine has to answer.
     """
-    if not node.removal or has_failed(facts):
-        return False
-    if node.asked_since is not None or node.preempted_since is not None:
-        return False
+    if not node.removal or node.asked_since is not None or node.preempted_since is not None:
+        return None
     said = latest(node.removal_since, node.progressed, node.idle_since, facts.deleting_since)
     begun = latest(said, node.answer_by)
     # No work keeps a Node whose machine has not answered in time.
-    if not node.active or node.answer_by is not None:
-        return is_late(facts, begun)
+    if begun is None or not node.active or node.answer_by is not None:
+        return begun
     is_blocked = node.blocking_count > 0 and not facts.deleting
-    return not is_blocked and is_late(facts, begun, ANSWERS_WITHIN + GRACE_MAX)
+    return None if is_blocked else begun + GRACE_MAX
 
 
 def is_uncordoned(facts: Facts, node: NodeFacts) -> bool:
@@ -248,7 +257,7 @@ def spot_awaited_since(facts: Facts) -> datetime | None:
     return since if facts.spot_awaited and is_over else None
 
 
-def late_spot_nodes(facts: Facts) -> dict[Step, int]:
+def late_spot_nodes(facts: Facts) -> dict[StepName, int]:
     """Return how many spot Nodes are late, per step that each waits for: its warning, or its mark.
 
     Any such Node may be one that is awaited. The time counts from the last request or warning.
@@ -256,7 +265,7 @@ def late_spot_nodes(facts: Facts) -> dict[Step, int]:
     machines = facts.machines
     if machines is None or not is_late(facts, machines.preempting_since):
         return {}
-    counts: dict[Step, int] = {"warn": machines.unwarned, "mark": machines.unmarked}
+    counts: dict[StepName, int] = {"warn": machines.unwarned, "mark": machines.unmarked}
     late = {step: min(facts.spot_awaited, count) for step, count in counts.items()}
     return {step: count for step, count in late.items() if count}
 
