@@ -218,7 +218,7 @@ def dead_at(time: str) -> str:
     """The advice to wait until this time of the first day, when n1 is given up."""
     return (
         "wait: n1 does not answer; a machine that does not answer is treated as dead at "
-        f"2026-01-01T{time}Z, and its Node is deleted"
+        f"2026-01-01T{time}Z, and its Node is deleted unless it may stay by then"
     )
 
 

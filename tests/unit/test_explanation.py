@@ -767,7 +767,7 @@ def test_a_node_that_has_not_answered_a_command_yet_is_named_with_its_deadline(c
         "g1",
         helps=(
             "wait: g1 does not answer; a machine that does not answer is treated as dead at "
-            f"{SINCE}, and its Node is deleted",
+            f"{SINCE}, and its Node is deleted unless it may stay by then",
         ),
         proofs=(Proof(80, "node g1"),),
     )

@@ -173,7 +173,7 @@ def await_answer(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy
         when += " at the latest"
     text = (
         f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer is treated as "
-        f"dead {when}, and its Node is deleted"
+        f"dead {when}, and its Node is deleted unless it may stay by then"
     )
     return Remedy(text, _until_gone(nodes), then)
 
