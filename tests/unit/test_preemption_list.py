@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.samples import sample
+from nodepool.cli.names import PREEMPTION
 from nodepool.cli.preemption_table import after, lateness, preemption_document
+from nodepool.cli.tables import COLUMNS
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
@@ -217,6 +219,9 @@ def test_a_preemption_is_shown_with_its_times_and_its_lateness() -> None:
     }
     assert (after(document, "inProgress"), after(document, "deleted")) == ("2m", "7m")
     assert lateness(document) == "0.04s"
+    # The NodePool may not need the Node any more.
+    cells = {column.title: column.cell(document) for column in COLUMNS[PREEMPTION]}
+    assert cells["REQUESTED FOR"] == "acme/prod/train"
 
 
 def test_what_has_not_come_yet_is_left_out() -> None:

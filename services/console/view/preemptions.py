@@ -22,6 +22,7 @@ PAST_MAX: Final = 200
 class Past:
     """A preemption as the log records it.
 
+    beneficiary: the NodePool for which the Node was requested; what needs it may change later.
     drained_s, gone_s: seconds until the drain began, and until the Node had left; None before.
     late_s: by how many seconds the latest stage was late.
     """
@@ -122,7 +123,7 @@ def _reason(known: Past | None) -> str:
     if known is None:
         return ""
     if known.beneficiary:
-        return f"for {known.beneficiary}"
+        return f"requested for {known.beneficiary}"
     return {"Requested": "requested by a user", "Reclaimed": "an operator reclaims machines"}.get(
         known.cause, known.cause
     )

@@ -234,7 +234,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("NODEPOOL", _at("spec", "nodePool")),
         Column("PHASE", _at("status", "phase")),
         Column("CAUSE", _at("spec", "cause")),
-        Column("FOR", _at("spec", "beneficiary")),
+        Column("REQUESTED FOR", _at("spec", "beneficiary")),
         Column("WARNED", _at("status", "pending")),
         Column("DRAINED AFTER", lambda document: after(document, "inProgress")),
         Column("GONE AFTER", lambda document: after(document, "deleted")),

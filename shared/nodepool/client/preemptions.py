@@ -49,7 +49,8 @@ class Preemption:
     has_timetable: whether the Node is warned first. A Node that still boots, or already leaves,
         is not warned.
     cause: `Requested`, `Reclaimed` or `DefaultPoolShort`.
-    beneficiary: the NodePool that lacked Nodes, if it belongs to the same organisation.
+    beneficiary: the NodePool that lacked Nodes at the request, if it belongs to the same
+        organisation. Later the Node may be needed for another NodePool.
     drained: when the Node's drain began; None before that.
     gone: when the Node had left, or its registration had failed; None before that.
     lost: how many of the Node's Pods still ran when its time was over.
