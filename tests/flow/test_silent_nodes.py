@@ -269,6 +269,30 @@ def test_a_silent_node_that_reboots_has_the_time_of_a_reboot(world: WorldHarness
     ]
 
 
+@pytest.mark.parametrize("evicts", [True, False])
+def test_a_silent_node_whose_verification_does_not_end_is_replaced_whatever_evicts_nodes(
+    world: WorldHarness, *, evicts: bool
+) -> None:
+    # given a new Node that falls silent while it is verified
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(2, boot_s=60, verifySeconds=600)
+    world.start_recording()
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": not evicts})
+    world.pass_time(minutes=2)
+    world.break_machines("n1", fault="hang")
+
+    # when the two hours of its verification, which begins after a minute, are over
+    world.pass_time(minutes=130)
+
+    # then it has not been in production, and is replaced as if it had not booted
+    assert world.timed_events("train")[-3:] == [
+        "121:01 CWNodeDeleted n1",
+        "121:01 CWNodeAssigned n2",
+        "122:01 CWNodeRegistered n2",
+    ]
+
+
 @pytest.mark.parametrize("verify_s", [0, 60])
 @pytest.mark.parametrize("fault", SILENCES)
 def test_a_node_whose_reboot_ends_its_silence_is_kept(
