@@ -172,7 +172,6 @@ FOR_PEOPLE = {
         ),
         "folded by the metal service that says it; its driver follows it",
     ),
-    "NodeSilent": "folded by the lifecycle service that says it; others see what follows",
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",

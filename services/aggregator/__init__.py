@@ -25,6 +25,7 @@ NodeChanged = (
     | on.CWDrainNode
     | on.AnswerAwaited
     | on.NodeAnswered
+    | on.NodeSilent
     | on.NodeReportRequested
     | on.NodePreemptionRequested
     | on.NodePreemptionWithdrawn

@@ -41,6 +41,7 @@ def evolve(  # noqa: C901, PLR0912  # It lists the messages.
             | on.CWDrainNode()
             | on.AnswerAwaited()
             | on.NodeAnswered()
+            | on.NodeSilent()
             | on.NodeReportRequested()
             | on.NodePreemptionRequested()
             | on.NodePreemptionWithdrawn()

@@ -128,6 +128,7 @@ def _node(node: NodeObject) -> Document:
             **_reboots(node),
             **({"nodeProfile": node.profile} if node.profile else {}),
             **({"reportRequest": node.request} if node.request else {}),
+            **({"silenceDue": rfc3339(node.silence_due)} if node.silence_due else {}),
             **_resources(node),
             **_blocking(node),
         },

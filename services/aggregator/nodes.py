@@ -6,6 +6,7 @@ from typing import assert_never
 from aggregator import NodeChanged
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract import events as on
+from nodepool.contract.health import READY
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
 from nodepool.service import Context
@@ -64,6 +65,7 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
                 node,
                 phase=event.phase,
                 registered=context.time,
+                silence_due=context.time if node.is_silent else None,
                 labels=event.labels,
                 annotations=event.annotations,
                 taints=_share_taints(event.taints),
@@ -77,12 +79,14 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
             return replace(node, answer_by=moment, version=context.position) if is_shown else node
         case on.NodeAnswered():
             return replace(node, answer_by=None, version=context.position)
-        case on.NodeReportRequested(request=request):
-            return replace(node, request=request, version=context.position)
+        case on.NodeSilent() | on.NodeReportRequested():
+            return _follow_silence(node, event, context)
         case _:
             assert_never(event)
 
 
+RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
+"""The phases that have deadlines of their own: the silence of a Node counts after them."""
 REPORTED_MAX = 32
 """The maximum number of reported conditions of a Node; there are fewer kinds of problems."""
 
@@ -98,9 +102,32 @@ def set_reported_condition(node: NodeObject, event: ConditionSeen, context: Cont
     since = before.since if before is not None and is_same else context.time
     after = ReportedCondition(event.type, event.status, event.reason, event.message, since)
     rest = [each for each in node.reported if each.type != event.type]
-    request = 0 if event.request == node.request else node.request
+    is_answer = event.request == node.request
     reported = tuple(sorted((*rest, after)))
-    return replace(node, reported=reported, request=request, version=context.position)
+    changed = replace(
+        node,
+        reported=reported,
+        request=0 if is_answer else node.request,
+        version=context.position,
+    )
+    is_due = not is_same or (is_answer and event.request > 0)
+    return _with_silence_due(changed, context) if event.type == READY and is_due else changed
+
+
+def _follow_silence(
+    node: NodeObject, event: on.NodeSilent | on.NodeReportRequested, context: Context
+) -> NodeObject:
+    """Return the Node after the lifecycle service has said what follows from its silence."""
+    if isinstance(event, on.NodeReportRequested):
+        return replace(node, request=event.request, silence_due=None, version=context.position)
+    # The Node may be silent no longer. An earlier question needs no answer any more.
+    due = event.unhealthy_at if node.is_silent and not event.is_widespread else None
+    return replace(node, request=0, silence_due=due, version=context.position)
+
+
+def _with_silence_due(node: NodeObject, context: Context) -> NodeObject:
+    """Return the Node, of whose silence the lifecycle service has to say now what follows."""
+    return replace(node, silence_due=context.time if node.is_silent else None)
 
 
 def _give_way(node: NodeObject, event: GivesWay, context: Context) -> NodeObject:
@@ -150,6 +177,8 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         rebooted_for=event.rebooted_for,
         version=context.position,
     )
+    if node.phase in RESTARTING and after.phase not in RESTARTING:
+        after = _with_silence_due(after, context)
     # The wait for an action and the action itself are two conditions, each with its own time.
     is_same = after.action_condition == node.action_condition
     return after if is_same else replace(after, action_since=context.time)

@@ -11,6 +11,7 @@ from aggregator.real_machines import RealMachine
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
 from nodepool.contract.events import SpecFault
+from nodepool.contract.health import READY, is_problem
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
     NodeAction,
@@ -234,6 +235,8 @@ class NodeObject:
     reported: the reported conditions, by type.
     profile: the node configuration that it was booted with; empty if unknown.
     request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
+    silence_due: when the lifecycle service has to say next what follows from its silence; None if
+        nothing follows yet, or another service comes before it.
     usable: False while the Node is reserved for the control plane.
     """
 
@@ -273,6 +276,7 @@ class NodeObject:
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
     request: int = 0
+    silence_due: datetime | None = None
     usable: bool = True
 
     @property
@@ -284,6 +288,11 @@ class NodeObject:
     def is_busy(self) -> bool:
         """Return whether it boots, workloads run on it, or it will leave."""
         return not self.is_registered or self.active or self.is_leaving
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether its machine, or its kubelet, does not answer."""
+        return any(each.type == READY and is_problem(READY, each.status) for each in self.reported)
 
     @property
     def is_leaving(self) -> bool:

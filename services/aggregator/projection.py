@@ -49,9 +49,11 @@ def list_touched(  # noqa: C901, PLR0912  # It lists the messages.
     match message:
         case on.NodeUpdated() | on.NodeActivityChanged() | on.CWDrainNode() | on.AnswerAwaited():
             yield from _node(model, message)
-        case on.NodeAnswered() | on.NodeReportRequested() | on.NodePreemptionRequested():
+        case on.NodeAnswered() | on.NodeSilent() | on.NodeReportRequested():
             yield from _node(model, message)
-        case on.NodePreempted() | on.PreemptionPending() | on.NodePreemptionWithdrawn():
+        case on.NodePreemptionRequested() | on.NodePreemptionWithdrawn():
+            yield from _node(model, message)
+        case on.NodePreempted() | on.PreemptionPending():
             yield from _node(model, message)
         case on.NodeConditionChanged() | on.NodeConditionReported():
             yield from _list_reported_node(model, message)

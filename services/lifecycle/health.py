@@ -8,7 +8,7 @@ from lifecycle.deadlines import SETTLES_WITHIN
 from nodepool.contract import events as on
 from nodepool.contract.health import (
     BY_TYPE,
-    CAUSES,
+    READY,
     Remedy,
     cordon_cause,
     is_problem,
@@ -20,8 +20,6 @@ from nodepool.contract.observations import ConditionSeen
 from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import RELAPSE
 
-READY: Final = CAUSES["kubelet"].type
-"""The condition that has the status Unknown while a Node is silent."""
 Cures = tuple[tuple[str, datetime | None], ...]
 """The types of problems for which a Node was rebooted, sorted, each with the end of the last such
 reboot; None during that reboot."""
@@ -48,6 +46,7 @@ class Silence(NamedTuple):
     request: the number of the question whether the Node is still silent; 0 before the question.
     is_lasting: whether the silence makes the Node unhealthy.
     is_excused: whether the silence is part of a widespread silence.
+    is_published: whether the waiting time, or that it does not count, is published.
     """
 
     since: datetime
@@ -55,18 +54,20 @@ class Silence(NamedTuple):
     request: int = 0
     is_lasting: bool = False
     is_excused: bool = False
+    is_published: bool = False
 
     @property
     def is_new(self) -> bool:
-        """Return whether the end of the waiting time has not been published yet."""
-        is_known = self.ask_at is not None or self.request or self.is_lasting
-        return not (is_known or self.is_excused)
+        """Return whether the waiting time, or that it does not count, is still to be published."""
+        return not (self.is_published or self.is_lasting)
 
     def follow(self, event: on.NodeSilent | on.NodeReportRequested) -> "Silence":
         """Return the silence after its time was published, or a question whether it goes on."""
         match event:
-            case on.NodeSilent(unhealthy_at=moment):
-                return self._replace(ask_at=moment)
+            case on.NodeSilent(unhealthy_at=moment, is_widespread=is_widespread):
+                ask_at = None if is_widespread else moment
+                is_current = is_widespread is self.is_excused
+                return self._replace(ask_at=ask_at, is_published=True) if is_current else self
             case on.NodeReportRequested(request=request):
                 return self._replace(ask_at=None, request=request)
             case _:
@@ -79,7 +80,7 @@ class Silence(NamedTuple):
 
     def restart(self) -> "Silence":
         """Return the silence of a Node that begins to reboot: its time counts again after that."""
-        return self._replace(ask_at=None, request=0)
+        return self._replace(ask_at=None, request=0, is_published=False)
 
     def excuse(self, now: datetime, *, is_excused: bool) -> "Silence":
         """Return the silence at the beginning or the end of a widespread silence."""

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lifecycle.health import Asked
+from lifecycle.health import Asked, Silence
 from lifecycle.lock import Lock, is_job
 from lifecycle.look import cordon_text, make_look, next_boot, plan_for
 from lifecycle.node import Node, Workload, is_unschedulable
@@ -148,11 +148,10 @@ def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> on.NodeAction
     )
 
 
-def silent(
-    template: NodeTemplate, node: Node, since: datetime, unhealthy_at: datetime
-) -> on.NodeSilent:
-    """Return that the Node is silent, and when that makes it unhealthy."""
-    return on.NodeSilent(**node_fields(template, node), since=since, unhealthy_at=unhealthy_at)
+def silent(template: NodeTemplate, node: Node, silence: Silence, until: datetime) -> on.NodeSilent:
+    """Return that the Node is silent, and when that makes it unhealthy, if at all."""
+    fields, is_wide = node_fields(template, node), silence.is_excused
+    return on.NodeSilent(**fields, since=silence.since, unhealthy_at=until, is_widespread=is_wide)
 
 
 def report_requested(template: NodeTemplate, node: Node, request: int) -> on.NodeReportRequested:

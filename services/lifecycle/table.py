@@ -400,7 +400,7 @@ def meet_deadline(case: Case) -> Steps:
 
     if silence is not None and node.is_newly_silent:
         until = silence.since + options.unhealthy_after
-        return (yield silent(template, node, silence.since, until))
+        return (yield silent(template, node, silence, until))
     if silence is not None and silence.ask_at is not None and silence.ask_at <= now:
         return (yield report_requested(template, node, context.position))
 

@@ -381,3 +381,89 @@ def test_who_does_not_end_a_preemption_is_named_to_who_deletes_the_nodepool(
     assert [text.partition(":")[0] for text in early] == ["wait until it is gone"]
     starts = [f"see that the {name} service runs" for name in ("preemption", "lifecycle")]
     assert [text.partition(":")[0] for text in late] == starts
+
+
+@pytest.mark.parametrize("minutes", [0, 3])
+@pytest.mark.parametrize("evicts", [True, False])
+def test_the_lifecycle_service_is_named_if_it_does_not_say_what_follows_from_a_silence(
+    world: WorldHarness, minutes: int, *, evicts: bool
+) -> None:
+    # given a Node that has just fallen silent, or whose silence is known for some minutes
+    world.given_data_center()
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": not evicts})
+    if minutes:
+        world.break_machines("n1", fault="hang")
+        world.pass_time(minutes=minutes)
+
+    # when the lifecycle service does not answer
+    with world.paused("lifecycle"):
+        world.break_machines("n1", fault="hang")
+        world.pass_time(seconds=45)
+        early = explained(world, "train", is_now=True)
+        world.pass_time(minutes=5)
+        late = explained(world, "train", is_now=True)
+
+    # then that service is named as soon as it is late, and not while it is at work
+    back = explained(world, "train", is_now=True)
+    assert [titles(each) for each in (early, late)] == [["1 Node is unhealthy"]] * 2
+    assert [each.causes[0].helps[0].split(":")[0] for each in (early, late)] == [
+        "wait",
+        "see that the lifecycle service runs",
+    ]
+    assert not any("service" in text for text in back.causes[0].helps)
+
+
+def test_no_service_is_named_for_a_silence_that_is_widespread(world: WorldHarness) -> None:
+    # given most Nodes of a zone that are silent, of which one fell silent before
+    world.given_data_center(machines=4)
+    world.apply("train", 4)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=2)
+    world.break_machines("n2", "n3", fault="hang")
+
+    # when an hour passes
+    told = list[str]()
+    for _ in range(60):
+        world.pass_time(minutes=1)
+        told += explained(world, "train", is_now=True).causes[0].helps
+
+    assert {text.split(":")[0] for text in told} == {"wait"}
+
+
+def test_no_service_is_named_while_the_fleet_does_not_say_whether_a_node_is_still_silent(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=1)
+
+    with world.paused("fleet"):
+        world.pass_time(minutes=60)
+        during = explained(world, "train", is_now=True).causes[0].helps[0]
+    after = world.with_machine_numbers(explained(world, "train", is_now=True).causes[0].helps[0])
+
+    assert [text.split(":")[0] for text in (during, after)] == [
+        "wait",
+        "'nodepool drain n1' gives it up",
+    ]
+
+
+def test_the_lifecycle_service_is_named_if_a_machine_has_not_answered_a_command_in_time(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.break_machines("n1", fault="hang")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(seconds=20)
+
+    with world.paused("lifecycle"):
+        early = explained(world, "train", is_now=True).causes[0].helps[0]
+        world.pass_time(minutes=31)
+        late = explained(world, "train", is_now=True).causes[0].helps[0]
+
+    assert [text.split(":")[0] for text in (early, late)] == [
+        "wait",
+        "see that the lifecycle service runs",
+    ]

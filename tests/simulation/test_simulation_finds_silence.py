@@ -35,9 +35,14 @@ def unconfirmed(silence: Silence, _event: Any) -> Silence:
     return silence._replace(is_lasting=True)
 
 
-def hasty(template: NodeTemplate, node: Node, since: datetime, _until: datetime) -> NodeSilent:
+def hasty(template: NodeTemplate, node: Node, silence: Silence, _until: datetime) -> NodeSilent:
     """A silence whose time is over as it begins."""
-    return silent(template, node, since, since)
+    return silent(template, node, silence, silence.since)
+
+
+def unsaid(silence: Silence) -> bool:
+    """Whether a silence is still to be published; a widespread silence is never published."""
+    return not (silence.is_published or silence.is_lasting or silence.is_excused)
 
 
 def forgotten(areas: Areas, names: frozenset[str]) -> Iterator[MachineKey]:
@@ -58,6 +63,12 @@ PLANTS = {
         "is asked after too short a silence",
         PROFILE,
         functions={"lifecycle.table.silent": hasty},
+    ),
+    "widespread silences that are not published": Plant(
+        "although most of its zone or of its cluster is silent",
+        PROFILE,
+        functions={"lifecycle.health.Silence.is_new": property(unsaid)},
+        seed=8,
     ),
     "zones that are repaired": Plant(
         "are silent", PROFILE, functions={"nodepool.contract.health.BEGINS_AT": 2.0}

@@ -984,6 +984,15 @@ SAMPLES: tuple[Message, ...] = (
     MachineAdded(zone=LAB, machine=MACHINE, instance_type=KIND, wipes=True, unwiped=True),
     MachineWiped(zone=LAB, machine=MACHINE, assignment=0),
     NodePreemptionWithdrawn(**OF, zone=ZONE, node=MACHINE, assignment=7),
+    NodeSilent(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        since=datetime(2026, 1, 1, 12, tzinfo=UTC),
+        unhealthy_at=datetime(2026, 1, 1, 12, 5, tzinfo=UTC),
+        is_widespread=True,
+    ),
 )
 
 

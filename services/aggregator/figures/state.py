@@ -82,6 +82,7 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
             on.NodeUpdated()
             | on.NodeActivityChanged()
             | on.CWDrainNode()
+            | on.NodeSilent()
             | on.NodeReportRequested()
         ):
             return _node_changed(figures, step, message, context)

@@ -116,6 +116,8 @@ CAUSES: Final[Mapping[NodeFault, Cause]] = {
 A Node that does not answer cannot be drained, and what runs there may still do so: it has as long
 as any machine to answer, and is then replaced.
 """
+READY: Final = CAUSES["kubelet"].type
+"""The condition that has the status Unknown while a Node is silent."""
 BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.values()}
 """The problem that each condition reports; a condition of another type reports none."""
 

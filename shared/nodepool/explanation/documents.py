@@ -194,7 +194,6 @@ def node_facts(node: object) -> NodeFacts:
     active, removal = conditions.get("CWActive"), conditions.get("CWNodeRemoval")
     is_active, leaves = (text(each, "status") == "True" for each in (active, removal))
     pods, asked = items(node, "status", "blockingPods"), moment(node, "status", "askedSince")
-    blocking = tuple((text(each, "name"), moment(each, "since")) for each in pods)
     problems = {
         cordon_cause(kind): moment(each, "lastTransitionTime")
         for kind, each in sorted(conditions.items())
@@ -211,8 +210,8 @@ def node_facts(node: object) -> NodeFacts:
         active_since=moment(active, "lastTransitionTime") if is_active else None,
         idle_since=None if is_active else moment(active, "lastTransitionTime"),
         work=text(active, "message"),
-        blocking=blocking,
-        blocking_count=max(len(blocking), number(node, "status", "blockingPodCount")),
+        blocking=tuple((text(each, "name"), moment(each, "since")) for each in pods),
+        blocking_count=max(len(pods), number(node, "status", "blockingPodCount")),
         removal=text(removal, "reason") or "Unknown" if leaves else PREEMPTED if asked else "",
         removal_since=moment(removal, "lastTransitionTime") if leaves else None,
         asked_since=None if leaves else asked,
@@ -220,6 +219,7 @@ def node_facts(node: object) -> NodeFacts:
         preempted_since=moment(node, "status", "preemptedSince"),
         progressed=moment(node, "status", "progressed"),
         answer_by=moment(node, "status", "answerBy"),
+        silence_due=moment(node, "status", "silenceDue"),
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
         cordon=text(node, "metadata", "annotations", CORDON_REASON),

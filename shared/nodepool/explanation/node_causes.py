@@ -27,8 +27,8 @@ from nodepool.explanation.unanswered import (
     count_unchosen,
     has_failed,
     is_late,
+    is_neglected,
     is_stuck,
-    is_uncordoned,
     latest,
     silent_preemptions,
     steps_due,
@@ -192,7 +192,7 @@ def _health(facts: Facts) -> Iterator[Cause]:
     moments = [node.problems_since for node in nodes if node.problems_since is not None]
     named = [f"{node.name}: {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
     more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
-    late = any(is_uncordoned(facts, node) for node in nodes)
+    late = any(is_neglected(facts, node) for node in nodes)
     yield Cause(
         "Health",
         f"{format_count(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
@@ -213,12 +213,14 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
     told = {node.domain for node in nodes}
     closed = [node for node in find_closed(facts) if node.domain not in told]
     if awaited:
+        late = any(is_neglected(facts, node) for node in awaited)
         verb = "has" if len(awaited) == 1 else "have"
         yield Cause(
             "Cordon",
             f"{format_count(len(awaited))} {verb} not answered a cordon yet",
             _names(awaited),
-            remedies=(await_answer(awaited, Promise.NOTHING),),  # Each may still answer.
+            # Each may still answer.
+            remedies=_start("cordon") if late else (await_answer(awaited, Promise.NOTHING),),
             proofs=_node_proofs(awaited),
         )
     for found, why in ((nodes, "by command"), (closed, "for others of the same rack")):

@@ -27,6 +27,7 @@ class NodeFacts:
     preempted_since: when its preemption was announced; None if it is not preempted.
     progressed: when the lifecycle service last said anything about it while it leaves.
     answer_by: when its machine is treated as dead unless it answers; None if that is not decided.
+    silence_due: when the lifecycle service has to say next what follows from its silence.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     cordon: why it is cordoned, as its annotation says; empty if it is not cordoned.
     relapsed: whether a problem came back so soon after a reboot that a reboot does not cure it.
@@ -53,6 +54,7 @@ class NodeFacts:
     preempted_since: datetime | None = None
     progressed: datetime | None = None
     answer_by: datetime | None = None
+    silence_due: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
     cordon: str = ""

@@ -7,7 +7,7 @@ from typing import Final
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, Step, StepName
-from nodepool.explanation.node_facts import NodeFacts
+from nodepool.explanation.node_facts import RESTARTING, NodeFacts
 from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
@@ -213,12 +213,21 @@ def _gone_by(facts: Facts, node: NodeFacts) -> datetime | None:
     return None if is_blocked else begun + GRACE_MAX
 
 
-def is_uncordoned(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether an unhealthy Node should have been cordoned; a silence takes minutes."""
-    is_due = node.phase == "production" and node.problems and not (node.removal or node.cordon)
-    if not is_due or node.is_silent or has_failed(facts):
+def is_neglected(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether the lifecycle service should have done more about a Node that stays.
+
+    It cordons an unhealthy Node at once, and says when a silent Node is unhealthy, or that most
+    Nodes of its zone are silent; a machine that has not answered in time is given up.
+    """
+    if node.removal or has_failed(facts):
         return False
-    return is_late(facts, node.problems_since)
+    if node.answer_by is not None:
+        return is_late(facts, node.answer_by)
+    if node.is_excused:
+        is_counted = node.registered and node.phase not in RESTARTING
+        return is_counted and is_late(facts, node.silence_due)
+    is_due = node.phase == "production" and node.problems and not node.cordon
+    return bool(is_due) and is_late(facts, node.problems_since)
 
 
 def latest(*moments: datetime | None) -> datetime | None:

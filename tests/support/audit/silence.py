@@ -3,7 +3,8 @@
 * A Node is cordoned as NotReady only after it was silent for five minutes without a pause, and only
   after the service that observes it has confirmed that, when it was asked after that time.
 * It is neither cordoned as NotReady nor replaced for that alone while most Nodes of its zone, or of
-  its cluster, are silent: from 55 % on, and until there are fewer than half.
+  its cluster, are silent: from 55 % on, and until there are fewer than half. Only then is its
+  silence published as widespread.
 
 From the log: what the lifecycle service had read when it decided.
 """
@@ -17,6 +18,7 @@ from nodepool.contract.events import (
     NodeConditionChanged,
     NodeConditionReported,
     NodeReportRequested,
+    NodeSilent,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, RemovalReason
@@ -28,6 +30,8 @@ FEW = 3
 """Fewer silent Nodes than this are no fault of their zone."""
 MOST = 0.55
 """The share of silent Nodes from which on the fault is that of their zone."""
+HALF = 0.5
+"""The share from which on it still is, once it was."""
 Report = NodeConditionChanged | NodeConditionReported
 
 
@@ -36,6 +40,10 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     match message:
         case NodeConditionChanged(type="Ready") | NodeConditionReported(type="Ready"):
             _note(facts, facts.reported_stay(message, message.assignment), message, origin)
+        case NodeSilent(is_widespread=True):
+            stay = facts.stay(message)
+            if not any(is_silent(facts, area, origin.cause, HALF) for area in areas_of(stay)):
+                raise Violation(f"{stay.machine} is excused, and most Nodes around it answer")
         case NodeReportRequested(request=request):
             stay = facts.stay(message)
             since = stay.silent_since.as_of(origin.cause)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 UNCOUNTED = (NodePhase.BOOTING, NodePhase.REBOOTING, NodePhase.VERIFYING)
 """The phases whose own deadlines end a silence."""
-HALF = 0.5
-"""The share of silent Nodes below which a silence that was that of a zone is so no longer."""
 DIFFERENCES_MAX = 20
 """How many differences from the reference model one violation names, each in a line."""
 
@@ -243,9 +241,14 @@ class FinalChecks:
             excused = [area for area in areas if silence.is_silent(self.facts, area, end)]
             if is_cordoned and (excused or not is_silent):
                 raise Violation(f"{stay.machine} is NotReady; silent: {is_silent}, {excused}")
-            half = [area for area in areas if silence.is_silent(self.facts, area, end, HALF)]
+            half = [
+                area for area in areas if silence.is_silent(self.facts, area, end, silence.HALF)
+            ]
             if is_silent and not is_cordoned and not half:
                 raise Violation(f"{stay.machine} is silent, and is not cordoned for that")
+            if is_silent and not is_cordoned and (due := node["status"].get("silenceDue")):
+                text = "although most of its zone or of its cluster is silent"
+                raise Violation(f"{stay.machine} shows that a step is due at {due}, {text}")
 
     def _deadlines_are_shown(self) -> None:
         """Each Node shows until when its machine has to answer, as long as it has to."""

@@ -12,12 +12,15 @@ class NodeSilent(Event, OfNode):
     since: from when the time counts after which a silent Node is unhealthy.
     unhealthy_at: when that time is over. Then a `NodeReportRequested` asks whether the Node is
         still silent.
+    is_widespread: whether most Nodes of its zone or its cluster are silent. Then this time does not
+        count, and another `NodeSilent` says when it begins again.
     """
 
     speaker: ClassVar[str] = "lifecycle"
 
     since: datetime
     unhealthy_at: datetime
+    is_widespread: bool = False
 
 
 class NodeReportRequested(Event, OfNode):
