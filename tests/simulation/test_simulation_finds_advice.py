@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aggregator.objects import NodePoolObject
+from aggregator import nodes
+from aggregator.objects import NodeObject, NodePoolObject
 from aggregator.status import _staying as count_staying
 from capacity.needed import find_losers
 from capacity.pool import Pool
@@ -27,6 +28,7 @@ from flow.test_reservations import (
     given_a_reserved_node_of_a_rack_that_left,
 )
 from lifecycle.health import Health
+from nodepool.contract.events import NodeSilent
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.reboots import RebootedFor
 from nodepool.contract.timetable import GONE_AFTER
@@ -37,7 +39,7 @@ from nodepool.explanation import (
     reservation_remedies,
 )
 from nodepool.explanation.documents import node_facts
-from nodepool.explanation.facts import Facts, Peer
+from nodepool.explanation.facts import Facts, Peer, Step
 from nodepool.explanation.leaving import Rack, keep_nodes
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.promises import Promise
@@ -45,7 +47,9 @@ from nodepool.explanation.remedies import Remedy
 from nodepool.explanation.sharing import rack_of
 from nodepool.explanation.unanswered import ANSWERS_WITHIN, assigned_since, is_late
 from nodepool.placement.ranking import Ranking
+from nodepool.service import Context
 from support.audit.facts import Violation
+from support.constants import PREFER_IDLE
 from support.simulation.advice import check_advice
 from support.simulation.faults import Plant, violation_of
 from support.simulation.planted import CALM
@@ -574,3 +578,54 @@ def test_advice_by_which_another_nodepool_preempts_nodes_is_found(
 
     with pytest.raises(Violation, match="that costs it Nodes"):
         check_advice(harness.world, Random(0), most=ALL)
+
+
+def test_a_service_that_is_blamed_while_pods_keep_the_nodes_of_a_peer_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a NodePool that waits for quota of another one, whose surplus Nodes Pods keep
+    harness = WorldHarness()
+    harness.given_data_center(machines=6, quota=2)
+    harness.apply("old", 2, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2"):
+        harness.run_pod(node)
+    harness.apply("train", 2)
+    harness.scale("old", 0)
+    harness.pass_time(minutes=30)
+    check_advice(harness.world, Random(0), most=ALL)
+
+    # when each Node that leaves is to be gone at once
+    monkeypatch.setattr("nodepool.explanation.peers.steps_due", removals)
+
+    with pytest.raises(Violation, match="a service at work is blamed: the lifecycle"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def removals(facts: Facts) -> Iterator[Step]:
+    """The removals of Nodes, each due at its beginning."""
+    for node in facts.nodes:
+        if node.removal_since is not None:
+            yield Step("remove", node.removal_since)
+
+
+def test_a_service_that_is_blamed_for_a_widespread_silence_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a read model that takes a widespread silence for one that counts
+    follow = nodes._follow_silence
+    monkeypatch.setattr(nodes, "_follow_silence", lambda *seen: follow(*counted(*seen)))
+    harness = WorldHarness()
+    harness.given_data_center(machines=4)
+    harness.apply("train", 4)
+
+    # when most Nodes are silent
+    harness.break_machines("n1", "n2", "n3", fault="hang")
+    harness.pass_time(minutes=30)
+
+    with pytest.raises(Violation, match="a service at work is blamed: 3 Nodes are unhealthy"):
+        check_advice(harness.world, Random(0), most=ALL)
+
+
+def counted(node: NodeObject, event: NodeSilent, context: Context) -> tuple[Any, ...]:
+    """The same, with a silence that is not widespread."""
+    return node, event.model_copy(update={"is_widespread": False}), context
