@@ -287,6 +287,47 @@ async def test_browsers_that_show_the_same_page_share_its_frames(tmp_path: Path)
     telemetry.close()
 
 
+async def test_browsers_that_open_the_same_page_at_the_same_moment_all_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.host.live.TICK_S", 3_600.0)
+    settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
+    telemetry = Telemetry(settings, lambda: ())
+    streams = Streams(telemetry)
+    account = Account(ALICE, settings, telemetry.log)
+
+    async def make() -> str:
+        return f"page {account.mirror.revision}"
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    def open_page() -> tuple[asyncio.Task[None], asyncio.Event]:
+        is_shown = asyncio.Event()
+
+        async def take(message: Message) -> None:
+            if f"page {account.mirror.revision}".encode() in message.get("body", b""):
+                is_shown.set()
+
+        return asyncio.create_task(streams.response(account, shown)({}, receive, take)), is_shown
+
+    # given a page that a browser shows, and that has changed since
+    shown = Shown("/nodepools", make, lambda: True)
+    first, is_shown = open_page()
+    await is_shown.wait()
+    account.mirror.note_change()
+
+    # when several more open it at the same moment, then all get it, though nothing changes any more
+    more = [open_page() for _ in range(3)]
+    async with asyncio.timeout(30):
+        for _, is_shown in more:
+            await is_shown.wait()
+    for task in (first, *(task for task, _ in more)):
+        task.cancel()
+    telemetry.close()
+
+
 async def test_an_open_page_of_a_session_that_has_ended_leads_to_the_login(tmp_path: Path) -> None:
     settings = Settings(metrics_port=-1, log_file=str(tmp_path / "console.log"))
     telemetry = Telemetry(settings, lambda: ())

@@ -64,9 +64,10 @@ class View:
             if self._looking is None or self._looking.done():
                 # The browser that asks first has the page made, for all that wait for it.
                 self._looking = asyncio.create_task(self._look(shown))
-            await asyncio.wait((self._looking,), timeout=TICK_S)
-            if self._looking.done():
-                self._looking.result()
+            looking = self._looking
+            await asyncio.wait((looking,), timeout=TICK_S)
+            if looking.done():
+                looking.result()
                 is_current = True
             frame = self._frame
             if frame is not None and (self._account.is_closed or time.monotonic() >= ends):
