@@ -11,6 +11,8 @@ pytest.importorskip("starlette", reason="needs the packages of nodepool[console]
 from console.host.happenings import BACK, ENOUGH, FURTHER, find_begin
 from console.host.history import History
 from console.host.mirror import Mirror
+from console.host.newest import HAPPENINGS_MAX
+from console.host.noting import Reads
 from console.view.model import Happening, Place
 from nodepool.client.asking import Reply
 from nodepool.client.errors import Refused
@@ -103,6 +105,23 @@ async def test_events_that_the_mirror_has_lost_are_read_from_the_log() -> None:
     assert log.asked == [0, 8]
 
 
+async def test_a_page_that_stays_as_it_is_while_much_happens_elsewhere_reads_no_log_again() -> None:
+    # given an open page that has read the events of a NodePool
+    mirror, log, reads = Mirror("acme"), Log(happening(3)), Reads()
+    mirror.add(happening(2, "other"))
+    history = History(mirror, log.ask)
+    with reads.open():
+        assert positions(await history.events_of("NodePool", TRAIN)) == [3]
+
+    # when more happens elsewhere than the mirror keeps, then nothing of it concerns the page
+    for position in range(4, 2 * HAPPENINGS_MAX):
+        mirror.add(happening(position, "other"))
+        assert reads.hold()
+
+    assert positions(await history.events_of("NodePool", TRAIN)) == [3]
+    assert log.asked == [0]
+
+
 async def test_a_page_does_not_wait_for_thousands_of_events_and_shows_them_later() -> None:
     # given a log that takes its time
     mirror, log = Mirror("acme"), Log(happening(3))
@@ -113,22 +132,25 @@ async def test_a_page_does_not_wait_for_thousands_of_events_and_shows_them_later
     # when a page is made, then it has what the mirror has, and the log is asked once
     for _ in range(3):
         assert positions(await history.events_of("NodePool", TRAIN)) == [20]
-    revision = mirror.revision
+    revision, reads = mirror.revision, Reads()
+    with reads.open():
+        await history.events_of("NodePool", TRAIN)
+    assert reads.hold()
     assert log.asked == [0]
 
     # and when the log has answered, then open pages are made again, with all
     log.may_answer.set()
     assert await mirror.wait_for_change(revision, 30)
+    assert not reads.hold()
     assert positions(await history.events_of("NodePool", TRAIN)) == [3, 20]
 
 
-async def test_a_log_that_cannot_be_read_is_a_fault_only_as_long_as_nothing_is_known() -> None:
+async def test_while_the_log_cannot_be_read_a_page_has_the_events_that_are_known() -> None:
     mirror, log = Mirror("acme"), Log(happening(3))
     log.fault = Refused("", "Unavailable", "the log does not answer")
     history = History(mirror, log.ask)
 
-    with pytest.raises(Refused):
-        await history.events_of("NodePool", TRAIN)
+    assert positions(await history.events_of("NodePool", TRAIN)) == []
 
     # when the log answers again, and then no more, then what is known is shown
     log.fault = None

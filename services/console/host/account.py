@@ -11,6 +11,7 @@ from console.host.happenings import follow_happenings
 from console.host.history import History
 from console.host.identities import Identity
 from console.host.mirror import Mirror
+from console.host.noting import noted
 from console.host.operations import Operations
 from console.host.pace import EXPLAINED_BURST, EXPLAINED_PER_S
 from console.host.rendering import Parts
@@ -60,7 +61,6 @@ class Account:
     looking, past: held while a moment of the past is read, and the moment that was read last.
     used: when a page was last asked for, by a clock that never jumps.
     is_closed: whether it has ended, so that open pages have to connect again.
-    has_past: whether the gateway shows moments of the past, as far as is known.
     """
 
     def __init__(self, identity: Identity, settings: Settings, log: Logger) -> None:
@@ -69,7 +69,7 @@ class Account:
         self.parts = Parts()
         self._shown: dict[Place, None] = {}
         self.used = time.monotonic()
-        self.is_closed = self.has_past = False
+        self.is_closed = self._has_past = False
         self.settings, self.log = settings, log
         self.looking = asyncio.Lock()
         self.past: Kept | None = None
@@ -153,6 +153,12 @@ class Account:
 
     # Asking and sending.
 
+    @property
+    @noted
+    def has_past(self) -> bool:
+        """Return whether the gateway shows moments of the past, as far as is known."""
+        return self._has_past
+
     async def ask(self, query: str, fields: Mapping[str, object]) -> Reply:
         """Return the answer of the gateway to a query; raise ClientError without one."""
         return await Asker(self.client().session).ask(query, fields)
@@ -171,7 +177,7 @@ class Account:
             await self.ask("Moment", {"at": to_come})
         except Refused as refusal:
             if refusal.reason in ("Invalid", "Forbidden"):
-                self.has_past = refusal.reason == "Invalid"
+                self._has_past = refusal.reason == "Invalid"
         except ClientError:
             return
 

@@ -14,11 +14,11 @@ async def show_gone(visit: Visit, kind: Literal["NodePool", "Node"]) -> Page:
     place, history = visit.place, visit.account.history
     if place.cluster not in visit.account.mirror.clusters:
         raise Missing(f"You have no cluster {place.cluster}.")
+    happenings = await history.events_of(kind, place)
     try:
-        happenings = await history.events_of(kind, place)
         departure = await history.departure_of(place) if kind == "Node" else None
     except ClientError:
-        happenings, departure = [], None
+        departure = None
     past = sorted(happenings, key=lambda each: -each.position)
     events = visit.to("events", cluster=place.cluster, kind=kind, name=place.name)
     if not past and departure is None:

@@ -42,7 +42,7 @@ async def follow_happenings(client: Client, mirror: Mirror) -> None:
         asked = {"kind": "clusters", "limit": 1, "current": True}
         end = number_in(await asker.ask("List", asked, patient=True), "position")
         await mirror.wait_until_read()
-        newest = max((each.position for each in mirror.happenings), default=0)
+        newest = max((each.position for each in mirror.happenings.all()), default=0)
         begin = newest
         if newest < max(1, end - BACK):
             mirror.happenings.clear()  # There are no gaps in what is kept.

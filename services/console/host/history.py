@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from console.host.mirror import Mirror
+from console.host.noting import noted
 from console.view.model import Happening, Place, without_reason
 from console.view.preemptions import PAST, Past
 from nodepool.client import ClientError
@@ -50,7 +51,7 @@ class _Events:
 
     found: the newest, oldest first. read_to: the log was read up to this position.
     is_complete: whether that was its end. again: when it may be read again, by a clock.
-    reading: the task that reads the log now. fault: why the log could not be read.
+    reading: the task that reads the log now.
     """
 
     found: list[Happening] = field_of(default_factory=list)
@@ -58,7 +59,6 @@ class _Events:
     is_complete: bool = False
     again: float = 0.0
     reading: asyncio.Task[None] | None = None
-    fault: ClientError | None = None
 
     def stop(self) -> None:
         """Read no more."""
@@ -89,7 +89,8 @@ class History:
     async def events_of(self, kind: str, place: Place) -> Sequence[Happening]:
         """Return the events of a `NodePool` or `Node` of the last day, with the newest ones.
 
-        The log has thousands of events of a large NodePool, which no live page waits for.
+        The log has thousands of events of a large NodePool, which no live page waits for. If it
+        cannot be read, it is read again soon, and the events of the mirror are all there is.
         """
         known = self._events.get((kind, place))
         if known is None:
@@ -101,8 +102,16 @@ class History:
             known.reading = asyncio.create_task(self._read_events(kind, place, known))
         if known.reading is not None and not known.read_to:
             await asyncio.wait((known.reading,), timeout=self._wait_s)
-        if known.fault is not None and not known.found:
-            raise known.fault
+        return self._list_known(kind, place)
+
+    @noted
+    def _list_known(self, kind: str, place: Place) -> Sequence[Happening]:
+        """Return the events about an object that are known now.
+
+        An open page asks often, so that the mirror does not lose events before they are taken.
+        """
+        known = self._events.get((kind, place), _Events())
+        self._follow(kind, place, known)
         return [*known.found, *self._newer(kind, place, known)]
 
     def _follow(self, kind: str, place: Place, known: _Events) -> bool:
@@ -110,7 +119,7 @@ class History:
 
         The mirror has all events of a cluster that came after the first one that it has.
         """
-        nearby = [each for each in self._mirror.happenings if each.cluster == place.cluster]
+        nearby = self._mirror.happenings.of(place.cluster)
         if not (known.is_complete and nearby and nearby[0].position <= known.read_to):
             return False
         known.found = [*known.found, *self._newer(kind, place, known)][-EVENTS_MAX:]
@@ -120,15 +129,15 @@ class History:
     def _newer(self, kind: str, place: Place, known: _Events) -> Sequence[Happening]:
         """Return the events of the mirror after those that are known."""
         end = known.found[-1].position if known.found else 0
-        own = (each for each in self._mirror.happenings if each.position > end)
-        return [each for each in own if (each.kind, each.place) == (kind, place)]
+        own = self._mirror.happenings.about(kind, place)
+        return [each for each in own if each.position > end]
 
     async def _read_events(self, kind: str, place: Place, known: _Events) -> None:
         """Read on in the log, some pages at a time."""
         name = "pool" if kind == "NodePool" else "node"
         since = (self._now() - LOOK_BACK).isoformat()
         asked = {"cluster": place.cluster, name: place.name, "since": since, "limit": 1_000}
-        pause_s, known.fault = KEPT_S, None
+        pause_s = KEPT_S
         try:
             for _ in range(PAGES_MAX):
                 page = await self._ask("Events", {**asked, "after": known.read_to})
@@ -140,13 +149,14 @@ class History:
                     self._mirror.note_change()
                 if known.is_complete:
                     break
-        except ClientError as fault:
-            pause_s, known.fault = WAIT_S, fault
+        except ClientError:
+            pause_s = WAIT_S
         finally:
             known.again, known.reading = time.monotonic() + pause_s, None
 
     async def departure_of(self, node: Place) -> Happening | None:
         """Return the event with which a Node has left a NodePool within the last day."""
+        self._mirror.everything()  # A page looks again with any change, as for preemptions.
         now = time.monotonic()
         read_at, found = self._departures.get(node, (-KEPT_S, None))
         if now - read_at >= KEPT_S:
@@ -201,6 +211,7 @@ class History:
         """Return the preemptions of the last seven days in all clusters."""
         found = list[Past]()
         since = self._now() - PAST
+        self._mirror.everything()
         for cluster in self._mirror.clusters:
             known = self._preemptions.setdefault(cluster, _Preempted(Preemptions()))
             if time.monotonic() - known.read_at >= self.preemptions_kept_s:

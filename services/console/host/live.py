@@ -11,12 +11,13 @@ from starlette.types import Receive, Scope, Send
 
 from console.host.account import Account
 from console.host.frames import Frame, make_frame
+from console.host.noting import Reads
 from console.host.telemetry import Telemetry
 
 FRAME_S: Final = 0.25
 """The least time between two frames, in seconds."""
 TICK_S: Final = 10.0
-"""How often a page is made again without a change, in seconds: deadlines pass."""
+"""After how many seconds a page is made again even if nothing that it shows has changed."""
 TAKEN_S: Final = 15.0
 """How long a browser may take for a frame before its stream is closed, in seconds."""
 STREAMS_MAX: Final = 500
@@ -52,14 +53,15 @@ class View:
         """Begin without a frame; `turn` is shared by all pages."""
         self._account, self._turn = account, turn
         self._frame: Frame | None = None
-        self._revision, self._looked = -1, 0.0
+        self._reads, self._revision = Reads(), -1
+        self._looked = self._made = 0.0
         self._looking: asyncio.Task[None] | None = None
         self.viewers = 0
 
     async def frame(self, shown: Shown, before: Frame | None = None) -> Frame:
         """Return the page as it is now; if that is `before`, wait for a while until it differs."""
         frame, ends = self._frame, time.monotonic() + TICK_S
-        is_current = self._revision == self._account.mirror.revision
+        is_current = before is None and self._reads.hold()
         while frame is None or not (is_current if before is None else _differs(frame, before)):
             if self._looking is None or self._looking.done():
                 # The browser that asks first has the page made, for all that wait for it.
@@ -83,16 +85,28 @@ class View:
         """Make a frame once the page may have changed; it has the number of one that is equal."""
         mirror, before = self._account.mirror, self._frame
         if before is not None:
-            await asyncio.sleep(self._looked + FRAME_S - time.monotonic())
-            await mirror.wait_for_change(self._revision, TICK_S)
+            await self._wait_until_changed()
         # Between two pages, the loop has a turn: what arrives need not wait until all are made.
         async with self._turn:
             await asyncio.sleep(0)
         self._revision, self._looked = mirror.revision, time.monotonic()
-        frame = make_frame(mirror.position, await shown.make())
+        self._made, reads = self._looked, Reads()
+        with reads.open():
+            frame = make_frame(mirror.position, await shown.make())
         if before is not None and frame.after(before) is None:
             frame = replace(frame, number=before.number)
-        self._frame = frame
+        self._frame, self._reads = frame, reads
+
+    async def _wait_until_changed(self) -> None:
+        """Wait until something that the page shows has changed, or its times have to be."""
+        mirror, ends = self._account.mirror, self._made + TICK_S
+        is_same = True
+        while is_same:
+            await asyncio.sleep(self._looked + FRAME_S - time.monotonic())
+            await mirror.wait_for_change(self._revision, ends - time.monotonic())
+            self._revision, self._looked = mirror.revision, time.monotonic()
+            is_over = self._looked >= ends or self._account.is_closed
+            is_same = not is_over and self._reads.hold()
 
 
 def _differs(one: Frame, other: Frame) -> bool:

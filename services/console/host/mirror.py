@@ -1,16 +1,18 @@
 """The objects of an organisation, kept current in memory, from which pages are made."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from console.host.newest import Newest
+from console.host.noting import noted
 from console.host.pace import PacedAsker
 from console.view.model import Fleet, Happening, Member, Place, Pool, build_pool
 from console.view.nodes import build_member
 from console.view.pools import Line, make_line
+from console.view.standing import Group
 from nodepool.client import Client
 from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.objects import Document, Listed, Object
@@ -19,8 +21,6 @@ from nodepool.contract.documents import text
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-HAPPENINGS_MAX: Final = 2_000
-"""The most events that are kept: the newest."""
 READY_S: Final = 8.0
 """How long a page waits until everything has been read, in seconds."""
 BUCKETS: Final[tuple[Bucket, ...]] = ("clusters", "quotas", "nodepools", "nodes")
@@ -32,14 +32,14 @@ class Mirror:
     """The objects and newest events of an organisation.
 
     revision: grows with each change. position: the newest position of the log that it shows.
-    fault: why it is not current; empty while it is. fault_since: since when.
+    Pages read it through methods that note what they return.
     """
 
     def __init__(self, org: str) -> None:
         self.org = org
         self.revision, self.position = 0, 0
-        self.fault, self.fault_since = "not connected yet", datetime.now(UTC)
-        self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
+        self._fault, self._fault_since = "not connected yet", datetime.now(UTC)
+        self.happenings = Newest()
         self.explanations: dict[Place, Document] = {}
         self.unexplained: dict[Place, None] = {}
         self._pools: dict[Place, Document] = {}
@@ -49,24 +49,53 @@ class Mirror:
         self._quotas: dict[str, Document] = {}
         self._built: dict[Place, Pool] = {}
         self._lines: dict[Place, Line] = {}
+        self._counts: tuple[int, int] | None = None
         self._unread = set(BUCKETS)
         self._changed = asyncio.Event()
 
     # Reading.
 
+    @noted
+    def everything(self) -> int:
+        """Return the revision, for pages that any change may change."""
+        return self.revision
+
     @property
+    @noted
+    def fault(self) -> str:
+        """Why the mirror is not current; empty while it is."""
+        return self._fault
+
+    @property
+    @noted
+    def fault_since(self) -> datetime:
+        """Since when the mirror is not current."""
+        return self._fault_since
+
+    @property
+    @noted
     def clusters(self) -> tuple[str, ...]:
         """The clusters of the organisation, in their order."""
         return tuple(sorted(self._zones))
 
+    @noted
     def fleet(self) -> Fleet:
         """Return all that the organisation has now."""
         for place in self._pools:
             self.pool(place)
         quotas = [self._quotas[key] for key in sorted(self._quotas)]
-        happenings = tuple(self.happenings)
-        return Fleet(self.org, dict(self._built), dict(self._zones), quotas, happenings)
+        return Fleet(self.org, dict(self._built), dict(self._zones), quotas)
 
+    @noted
+    def counts(self) -> tuple[int, int]:
+        """Return how many NodePools are not well, and how many Nodes are being preempted."""
+        if self._counts is None:
+            lines = self.lines()
+            troubled = sum(line.standing.group is not Group.WELL for line in lines)
+            self._counts = troubled, sum(line.preempted for line in lines)
+        return self._counts
+
+    @noted
     def lines(self) -> Sequence[Line]:
         """Return the lines of the list of NodePools, each made once for each change."""
         for place in self._pools.keys() - self._lines.keys():
@@ -74,6 +103,7 @@ class Mirror:
                 self._lines[place] = make_line(pool)
         return list(self._lines.values())
 
+    @noted
     def pool(self, place: Place) -> Pool | None:
         """Return a NodePool with its Nodes; None if there is no such NodePool."""
         document = self._pools.get(place)
@@ -91,12 +121,14 @@ class Mirror:
                 self._members[place] = dict.fromkeys(member.place for member in built.members)
         return built
 
+    @noted
     def pool_of(self, node: Place) -> Pool | None:
         """Return the NodePool that a Node is in; None if there is no such Node."""
         member = self._nodes.get(node)
         return self.pool(Place(node.cluster, member.pool)) if member is not None else None
 
     @property
+    @noted
     def is_read(self) -> bool:
         """Return whether all objects were read once, so that a missing object does not exist."""
         return not self._unread
@@ -104,7 +136,7 @@ class Mirror:
     def note_all_read(self) -> None:
         """Note that everything has been read, including data outside this mirror."""
         self._unread.clear()
-        self.fault = ""
+        self._fault = ""
         self.note_change()
 
     async def wait_until_read(self) -> bool:
@@ -130,10 +162,10 @@ class Mirror:
 
     def note_fault(self, fault: str) -> None:
         """Note why the mirror is not current; an empty text says that it is current again."""
-        if fault and not self.fault:
-            self.fault_since = datetime.now(UTC)
-        if fault != self.fault:
-            self.fault = fault
+        if fault and not self._fault:
+            self._fault_since = datetime.now(UTC)
+        if fault != self._fault:
+            self._fault = fault
             self.note_change()
 
     def note_change(self) -> None:
@@ -144,7 +176,7 @@ class Mirror:
 
     def add(self, happening: Happening) -> None:
         """Add a new event."""
-        self.happenings.append(happening)
+        self.happenings.add(happening)
         self.position = max(self.position, happening.position)
         self.note_change()
 
@@ -215,6 +247,7 @@ class Mirror:
         _put(self._zones, name, text(document, "spec", "zone") if document else None)
         self._built.clear()
         self._lines.clear()
+        self._counts = None
 
     def _take_pool(self, place: Place, document: Document | None) -> None:
         _put(self._pools, place, document)
@@ -247,6 +280,7 @@ class Mirror:
     def _drop(self, pool: Place) -> None:
         self._built.pop(pool, None)
         self._lines.pop(pool, None)
+        self._counts = None
 
     def list_pools(self) -> Sequence[Place]:
         """Return where the NodePools are."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Final
+from typing import Final, Self
 
 from console.host.mirror import Mirror
 from console.view.fleet import Stock, read_stock
@@ -47,6 +47,11 @@ class Operations:
         self.looked_at: datetime | None = None
         self.stocks: Sequence[Stock] = ()
         self.counted_at: datetime | None = None
+
+    def seen(self) -> Self:
+        """Return what is known now; each examination is a change of the mirror."""
+        self._mirror.everything()
+        return self
 
     async def follow(
         self, client: Client, url: str, access: Access, last_used: Callable[[], float]

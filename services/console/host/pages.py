@@ -120,10 +120,7 @@ async def show_pool(visit: Visit) -> Page:
     if account.mirror.pool(place) is None:
         return await show_gone(visit, "NodePool")
     pool = await _explain(visit, place)
-    try:
-        happenings = await account.history.events_of("NodePool", place)
-    except ClientError:
-        happenings = [each for each in account.mirror.happenings if each.place == place]
+    happenings = await account.history.events_of("NodePool", place)
     shown = build_pool_page(pool, happenings, visit.query.get("by", ""))
     values = {
         "shown": shown,
@@ -169,10 +166,7 @@ async def show_node(visit: Visit) -> Page:
         return await show_gone(visit, "Node")
     if member.facts.problems:
         pool = await _explain(visit, pool.place)
-    try:
-        happenings = await account.history.events_of("Node", place)
-    except ClientError:
-        happenings = [each for each in account.mirror.happenings if each.place == place]
+    happenings = await account.history.events_of("Node", place)
     shown = build_node_page(pool, member)
     verbs = [verb for verb in list_verbs(visit, pool, place) if visit.is_live]
     values = {
@@ -198,7 +192,7 @@ def list_verbs(visit: Visit, pool: Pool, place: Place) -> list[str]:
 async def show_events(visit: Visit) -> Page:
     """Show the newest events."""
     mirror = visit.account.mirror
-    found = list_events(tuple(mirror.happenings), read_events_asked(visit.query))
+    found = list_events(mirror.happenings.all(), read_events_asked(visit.query))
     is_past = visit.shown is not None
     (shell,) = visit.of_moment(commands.nodepool("events", *(() if is_past else ("-w",))))
     values = {"list": found, "clusters": mirror.clusters, "shell": shell}

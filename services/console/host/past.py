@@ -41,7 +41,7 @@ class PastAccount(Account):
         self._seen = session
         assert session.moment is not None, "the session is open"
         self.shown = Shown(at, session.position, session.moment)
-        self.has_past = True
+        self._has_past = True
         self.history = History(self.mirror, self.ask, self._now, READING_S)
         self.history.preemptions_kept_s = inf  # None are new at a moment.
 
@@ -58,7 +58,7 @@ class PastAccount(Account):
 
     async def read_happenings(self) -> None:
         """Read the newest events up to the moment, unless they are read."""
-        if self.mirror.happenings:
+        if self.mirror.happenings.all():
             return
         asker, after = self._seen.asker, max(0, self.shown.position - BACK)
         for cluster in self.mirror.clusters:

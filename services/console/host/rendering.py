@@ -27,6 +27,8 @@ PART_CHARS: Final = 48_000
 """The size of a part of a page, in characters: the first holds style, head and one screen."""
 STAMPS_MAX: Final = 4_096
 """The most moments of which the text is kept."""
+PATHS_MAX: Final = 4_096
+"""The most paths that are kept: those that were linked to last."""
 Link = Callable[..., str]
 """Returns the address of a page from the parts of its path and its query, as `lead` does."""
 _LINK: Final[ContextVar[Link]] = ContextVar("link")
@@ -167,11 +169,16 @@ def lead(at: str, *parts: object, **query: object) -> str:
     A place is two parts: its cluster and its name. Every page that shows a moment makes its links
     by this, so that they stay at the moment.
     """
+    return address(_join_path(parts), at=at, **query)
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _join_path(parts: tuple[object, ...]) -> str:
     path = ""
     for part in parts:
         names = (part.cluster, part.name) if isinstance(part, Place) else (part,)
         path += "".join(f"/{quote(str(name), safe='')}" for name in names)
-    return address(path, at=at, **query)
+    return path
 
 
 def say(words: str) -> Markup:

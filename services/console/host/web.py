@@ -43,7 +43,6 @@ from console.host.signing_in import SignIn
 from console.host.telemetry import Telemetry
 from console.host.visit import Visit
 from console.view.moments import read_at
-from console.view.standing import Group
 
 PAUSE_S: Final = 0.05
 """The pause between the first part of a long page and the rest, in seconds.
@@ -227,10 +226,7 @@ class Site:
             "way_in": self._sign_in.way_in(request),
         }
         if visit is not None:
-            lines = visit.account.mirror.lines()
-            troubled = sum(line.standing.group is not Group.WELL for line in lines)
-            running = sum(line.preempted for line in lines)
-            values |= {"troubled": troubled, "running": running}
+            values["troubled"], values["running"] = visit.account.mirror.counts()
         return values
 
 

@@ -121,7 +121,6 @@ class Fleet:
     pools: Mapping[Place, Pool]
     zones: Mapping[str, str]
     quotas: Sequence[Document] = ()
-    happenings: Sequence[Happening] = ()
 
 
 def build_pool(

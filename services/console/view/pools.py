@@ -109,7 +109,8 @@ class PoolList:
 def list_pools(lines: Sequence[Line], asked: Asked) -> PoolList:
     """Return the page of the list of these NodePools that an address asks for."""
     counts = Counter(line.standing.group for line in lines)
-    shown = [line for line in lines if _matches(line, asked)]
+    has_filter = asked.state or asked.text
+    shown = [line for line in lines if _matches(line, asked)] if has_filter else lines
     page = cut(len(shown), asked.page)
     return PoolList(
         asked,

@@ -60,7 +60,7 @@ class Standing:
     since: the start of the state.
     bar: its Nodes and what is missing; empty at target.
     next: what happens to its Nodes next, and when; None if nothing has a deadline.
-    unhealthy: how many of its Nodes are unhealthy.
+    unhealthy, missing: how many of its Nodes are unhealthy, and how many are missing.
     """
 
     group: Group
@@ -72,16 +72,12 @@ class Standing:
     bar: tuple[Part, ...]
     next: Next | None = None
     unhealthy: int = 0
+    missing: int = 0
 
     @property
     def is_quiet(self) -> bool:
         """Return whether the NodePool and all its Nodes are well, so that nothing is explained."""
         return self.group is Group.WELL and not self.also
-
-    @property
-    def missing(self) -> int:
-        """How many Nodes are missing."""
-        return sum(part.count for part in self.bar if part.about != "here")
 
 
 def stand(pool: Pool) -> Standing:
@@ -106,7 +102,8 @@ def stand(pool: Pool) -> Standing:
     if not why and pool.facts.autoscaled:
         why = f"The autoscaler changed {pool.facts.autoscaled}."
     since, bar = _since(pool, word), _bar(pool, word)
-    return Standing(group, word, also, why, helps, since, bar, _next(pool), unhealthy)
+    missing = sum(part.count for part in bar if part.about != "here")
+    return Standing(group, word, also, why, helps, since, bar, _next(pool), unhealthy, missing)
 
 
 def _leaves_ill_nodes(pool: Pool) -> bool:
