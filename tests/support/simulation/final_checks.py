@@ -57,6 +57,7 @@ class FinalChecks:
         self._silences_are_shown()
         self._deadlines_are_shown()
         self._all_is_as_computed()
+        self._no_silence_is_overlooked()
         self._queue_is_one()
         self._places_are_current()
         self._replay_is_the_same()
@@ -246,9 +247,17 @@ class FinalChecks:
             ]
             if is_silent and not is_cordoned and not half:
                 raise Violation(f"{stay.machine} is silent, and is not cordoned for that")
-            if is_silent and not is_cordoned and (due := node["status"].get("silenceDue")):
+
+    def _no_silence_is_overlooked(self) -> None:
+        """No step is due for a silent Node that is not cordoned: its silence is widespread."""
+        shown = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        for node in shown.values():
+            reason = node["metadata"]["annotations"].get(CORDON_REASON, "")
+            is_counted = node["status"]["phase"] not in UNCOUNTED and _ready(node) == "Unknown"
+            due = node["status"].get("silenceDue")
+            if is_counted and due and "NotReady" not in reason.split(","):
                 text = "although most of its zone or of its cluster is silent"
-                raise Violation(f"{stay.machine} shows that a step is due at {due}, {text}")
+                raise Violation(f"{_machine_of(node)} shows that a step is due at {due}, {text}")
 
     def _deadlines_are_shown(self) -> None:
         """Each Node shows until when its machine has to answer, as long as it has to."""
