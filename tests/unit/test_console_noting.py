@@ -129,7 +129,7 @@ Change = Callable[[Account], None]
 
 
 def put(bucket: Bucket, name: str, document: Document | None) -> Change:
-    """An object is there now, or no more."""
+    """An object is as its document says, or is gone."""
 
     def change(account: Account) -> None:
         account.mirror.fill(bucket, [Object(name, document, 1)])
@@ -142,8 +142,8 @@ def pool(name: str, target: int, reason: str = "Sufficient") -> Change:
     """A NodePool has a target, and a reason for its capacity."""
     reasons = {"Validated": "Valid", "Quota": "Under", "Capacity": reason, "AtTarget": "TargetMet"}
     conditions = [
-        {"type": kind, "status": "True" if reason == "Sufficient" else "False", "reason": reason}
-        for kind, reason in reasons.items()
+        {"type": kind, "status": "False" if why == "NoneAvailable" else "True", "reason": why}
+        for kind, why in reasons.items()
     ]
     status = {"currentNodes": 1, "conditions": conditions}
     metadata = {"name": name, "generation": 1, "resourceVersion": str(target)}
@@ -180,12 +180,12 @@ def fault(text: str) -> Change:
 
 
 def cluster(zone: str) -> Change:
-    """The cluster is in a zone, or no more there."""
+    """The cluster is in a zone, or is gone."""
     return put("clusters", "prod", {"spec": {"zone": zone}} if zone else None)
 
 
 def quota(limit: int) -> Change:
-    """The organisation may have so many Nodes."""
+    """The organisation has a limit of Nodes."""
     shown = {"zone": ZONE, "instanceType": H100, "limit": limit, "used": 1}
     return put("quotas", f"{ZONE}.{H100}", shown)
 
