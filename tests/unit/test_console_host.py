@@ -212,7 +212,7 @@ async def test_a_browser_that_takes_no_frame_is_let_go_of_and_delays_no_other(
     async def make() -> str:
         nonlocal made
         made += 1
-        return f"page {account.mirror.everything()}"
+        return f"page {account.mirror.read_everything()}"
 
     async def receive() -> Message:
         await asyncio.Event().wait()
@@ -252,7 +252,7 @@ async def test_browsers_that_show_the_same_page_share_its_frames(tmp_path: Path)
     async def make() -> str:
         nonlocal made
         made += 1
-        return f"page {account.mirror.everything()}"
+        return f"page {account.mirror.read_everything()}"
 
     shown = Shown("/nodepools", make, lambda: True)
     with streams.open(account, shown.view) as view, streams.open(account, shown.view) as other:
@@ -297,7 +297,7 @@ async def test_browsers_that_open_the_same_page_at_the_same_moment_all_get_it(
     account = Account(ALICE, settings, telemetry.log)
 
     async def make() -> str:
-        return f"page {account.mirror.everything()}"
+        return f"page {account.mirror.read_everything()}"
 
     async def receive() -> Message:
         await asyncio.Event().wait()

@@ -108,7 +108,8 @@ class History:
     def _list_known(self, kind: str, place: Place) -> Sequence[Happening]:
         """Return the events about an object that are known now.
 
-        An open page asks often, so that the mirror does not lose events before they are taken.
+        An open page asks again at each change, so new events are taken from the mirror here, before
+        the mirror loses them.
         """
         known = self._events.get((kind, place), _Events())
         self._follow(kind, place, known)
@@ -156,7 +157,7 @@ class History:
 
     async def departure_of(self, node: Place) -> Happening | None:
         """Return the event with which a Node has left a NodePool within the last day."""
-        self._mirror.everything()  # A page looks again with any change, as for preemptions.
+        self._mirror.read_everything()  # A page looks again with any change, as for preemptions.
         now = time.monotonic()
         read_at, found = self._departures.get(node, (-KEPT_S, None))
         if now - read_at >= KEPT_S:
@@ -211,7 +212,7 @@ class History:
         """Return the preemptions of the last seven days in all clusters."""
         found = list[Past]()
         since = self._now() - PAST
-        self._mirror.everything()
+        self._mirror.read_everything()
         for cluster in self._mirror.clusters:
             known = self._preemptions.setdefault(cluster, _Preempted(Preemptions()))
             if time.monotonic() - known.read_at >= self.preemptions_kept_s:

@@ -17,7 +17,7 @@ from console.host.telemetry import Telemetry
 FRAME_S: Final = 0.25
 """The least time between two frames, in seconds."""
 TICK_S: Final = 10.0
-"""After how many seconds a page is made again even if nothing that it shows has changed."""
+"""After how many seconds a page is made again even if nothing that it has read has changed."""
 TAKEN_S: Final = 15.0
 """How long a browser may take for a frame before its stream is closed, in seconds."""
 STREAMS_MAX: Final = 500
@@ -98,7 +98,7 @@ class View:
         self._frame, self._reads = frame, reads
 
     async def _wait_until_changed(self) -> None:
-        """Wait until something that the page shows has changed, or its times have to be."""
+        """Wait until something that the page has read has changed, or the page is too old."""
         mirror, ends = self._account.mirror, self._made + TICK_S
         is_same = True
         while is_same:

@@ -32,7 +32,7 @@ class Mirror:
     """The objects and newest events of an organisation.
 
     revision: grows with each change. position: the newest position of the log that it shows.
-    Pages read it through methods that note what they return.
+    Pages read the mirror through methods that note what they return.
     """
 
     def __init__(self, org: str) -> None:
@@ -56,26 +56,26 @@ class Mirror:
     # Reading.
 
     @noted
-    def everything(self) -> int:
+    def read_everything(self) -> int:
         """Return the revision, for pages that any change may change."""
         return self.revision
 
     @property
     @noted
     def fault(self) -> str:
-        """Why the mirror is not current; empty while it is."""
+        """Return why the mirror is not current; empty while it is."""
         return self._fault
 
     @property
     @noted
     def fault_since(self) -> datetime:
-        """Since when the mirror is not current."""
+        """Return since when the mirror is not current, or was not current last."""
         return self._fault_since
 
     @property
     @noted
     def clusters(self) -> tuple[str, ...]:
-        """The clusters of the organisation, in their order."""
+        """Return the clusters of the organisation, sorted by name."""
         return tuple(sorted(self._zones))
 
     @noted

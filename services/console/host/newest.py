@@ -29,7 +29,7 @@ class Newest:
         return tuple(self._by.get((kind, place), ()))
 
     def of(self, cluster: str) -> Sequence[Happening]:
-        """Return the events of a cluster, as long as no event is added."""
+        """Return the events of a cluster; the sequence changes with the next event."""
         return self._by.get(cluster, ())  # A copy of thousands would cost more than a page.
 
     def add(self, event: Happening) -> None:

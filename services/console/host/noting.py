@@ -34,7 +34,7 @@ class Reads:
         return all(ask() == answer for ask, answer in self._answers)
 
     def note(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Return the answer to a question; what it reads itself is a part of the answer."""
+        """Return the answer to a question; what the question itself reads is not noted."""
         if not self._is_open:
             return ask()
         token = _READS.set(None)
@@ -42,7 +42,8 @@ class Reads:
             answer = ask()
         finally:
             _READS.reset(token)
-        # The same question may get another answer while the page is made: then not both hold.
+        # If a question has two answers while the page is made, they do not both hold, so the page
+        # is made again.
         self._answers.append((ask, answer))
         return answer
 
@@ -56,7 +57,7 @@ def noted(
 ) -> Callable[Concatenate[_Owner, _Asked], _Answer]:
     """Have pages that read from this method be made again once it returns another value.
 
-    A value that it has returned must not change: it is compared with the next one.
+    Nobody may change a returned value: the next value is compared with it.
     """
 
     @wraps(read)

@@ -48,9 +48,9 @@ class Operations:
         self.stocks: Sequence[Stock] = ()
         self.counted_at: datetime | None = None
 
-    def seen(self) -> Self:
+    def read(self) -> Self:
         """Return what is known now; each examination is a change of the mirror."""
-        self._mirror.everything()
+        self._mirror.read_everything()
         return self
 
     async def follow(

@@ -25,7 +25,7 @@ def require_operator(visit: Visit) -> None:
 async def show_system(visit: Visit) -> Page:
     """Show the services, the log and its archive, and the dead letters."""
     require_operator(visit)
-    found = visit.account.operations.seen()
+    found = visit.account.operations.read()
     shown = build_system(found.findings, len(found.letters) + found.older)
     title = f"({shown.needs_person}) System" if shown.needs_person else "System"
     values = {
@@ -41,7 +41,7 @@ async def show_system(visit: Visit) -> Page:
 async def show_fleet(visit: Visit) -> Page:
     """Show the machines of all zones: used, held back, in triage and free."""
     require_operator(visit)
-    found = visit.account.operations.seen()
+    found = visit.account.operations.read()
     shells = [
         commands.nodepool("get", "capacities"),
         commands.nodepool("get", "machines"),

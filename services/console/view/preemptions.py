@@ -22,7 +22,7 @@ PAST_MAX: Final = 200
 class Past:
     """A preemption as the log records it.
 
-    beneficiary: the NodePool for which the Node was requested; what needs it may change later.
+    beneficiary: the NodePool for which the Node was requested; later, another may need it.
     drained_s, gone_s: seconds until the drain began, and until the Node had left; None before.
     late_s: by how many seconds the latest stage was late.
     """
