@@ -125,7 +125,7 @@ class Pool(Claimant):
         return max(self.scaled, self.shrinks_from)
 
     @property
-    def is_smaller(self) -> bool:
+    def has_open_scale_down(self) -> bool:
         """Whether the end of a scale-down has not been published yet."""
         return self.target < self.scaled_from
 

@@ -283,9 +283,12 @@ def unpaired_warnings(world: WorldHarness) -> list[str]:
 
 
 def removals_without_an_end(world: WorldHarness) -> list[str]:
-    """What is wrong with the counts of removals: one that was not begun, or counts too many."""
+    """What is wrong with the totals of removals.
+
+    A removal was not begun, counts too many, or counts no Node and ends no scale-down.
+    """
     wrong: list[str] = []
-    begun, deleted = False, 0
+    begun, deleted, is_empty = False, 0, False
     for envelope in world.envelopes():
         match envelope.data:
             case CWNodePoolRemoveNodes():
@@ -293,11 +296,11 @@ def removals_without_an_end(world: WorldHarness) -> list[str]:
             case CWNodeDeleted():
                 deleted += 1
             case CWNodePoolNodesRemoved(count=count):
-                if not begun or not 0 <= count <= deleted:
+                if not begun or count > deleted or is_empty:
                     wrong.append(f"removed {count} of {deleted}")
-                begun, deleted = False, 0
+                begun, deleted, is_empty = False, 0, count == 0
             case CWNodePoolScaledDown(before=before, after=after):
-                begun = False
+                begun = is_empty = False
                 if after >= before:
                     wrong.append(f"scaled down from {before} to {after}")
-    return wrong
+    return [*wrong, "the last total is 0, and no scale-down has ended"] if is_empty else wrong

@@ -130,9 +130,9 @@ class CWNodePoolNodesRemoved(KubernetesEvent):
     """A removal of Nodes is complete.
 
     uid: the NodePool's.
-    count: how many Nodes were removed.
-    remaining: how many it still has.
-    removal: why they were removed.
+    count: how many Nodes were removed; 0 if all surplus Nodes left for other reasons.
+    remaining: how many Nodes the NodePool still has.
+    removal: why the Nodes were removed.
     """
 
     speaker: ClassVar[str] = "allocator"
