@@ -120,13 +120,13 @@ def _follow_silence(
     """Return the Node after the lifecycle service has said what follows from its silence."""
     if isinstance(event, on.NodeReportRequested):
         return replace(node, request=event.request, silence_due=None, version=context.position)
-    # The Node may be silent no longer. An earlier question needs no answer any more.
+    # The Node may have reported since. A question that was asked before needs no answer any more.
     due = event.unhealthy_at if node.is_silent and not event.is_widespread else None
     return replace(node, request=0, silence_due=due, version=context.position)
 
 
 def _with_silence_due(node: NodeObject, context: Context) -> NodeObject:
-    """Return the Node, of whose silence the lifecycle service has to say now what follows."""
+    """Return the Node; if it is silent, the lifecycle service has to say now what follows."""
     return replace(node, silence_due=context.time if node.is_silent else None)
 
 

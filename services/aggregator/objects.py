@@ -236,7 +236,7 @@ class NodeObject:
     profile: the node configuration that it was booted with; empty if unknown.
     request: the number of the unanswered `NodeReportRequested`; 0 if none is unanswered.
     silence_due: when the lifecycle service has to say next what follows from its silence; None if
-        nothing follows yet, or another service comes before it.
+        nothing follows yet, or another service has to answer first.
     usable: False while the Node is reserved for the control plane.
     """
 

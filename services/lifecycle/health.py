@@ -58,7 +58,7 @@ class Silence(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Return whether the waiting time, or that it does not count, is still to be published."""
+        """Return whether neither the waiting time, nor that it does not count, is published yet."""
         return not (self.is_published or self.is_lasting)
 
     def follow(self, event: on.NodeSilent | on.NodeReportRequested) -> "Silence":

@@ -41,7 +41,7 @@ def hasty(template: NodeTemplate, node: Node, silence: Silence, _until: datetime
 
 
 def unsaid(silence: Silence) -> bool:
-    """Whether a silence is still to be published; a widespread silence is never published."""
+    """Return whether a silence has not been published yet; a widespread silence never is."""
     return not (silence.is_published or silence.is_lasting or silence.is_excused)
 
 

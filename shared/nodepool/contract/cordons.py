@@ -34,7 +34,7 @@ def is_for_rack(cause: str) -> bool:
 
 
 def is_by_command(causes: Collection[str]) -> bool:
-    """Return whether a Node is cordoned for nothing but a command, so that `UncordonNode` opens it.
+    """Return whether only commands keep a Node cordoned, so that `UncordonNode` opens it.
 
     A Node that is cordoned for its reboot opens by itself.
     """
@@ -42,7 +42,7 @@ def is_by_command(causes: Collection[str]) -> bool:
 
 
 def is_own(cause: str) -> bool:
-    """Return whether a Node is unavailable in its rack for this cause, which its cordon names.
+    """Return whether a Node with this cause of its cordon counts as unavailable in its rack.
 
     A Node that is to reboot is unavailable only once its reboot begins.
     """

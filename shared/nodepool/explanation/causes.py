@@ -198,16 +198,16 @@ def _find_unreleased(facts: Facts) -> Iterator[Cause]:
 
 
 def _find_stopped_peers(facts: Facts, blocked: list[Cause]) -> Iterator[Cause]:
-    """Yield who does not let Nodes of other NodePools go, whose quota or machines are needed."""
+    """Yield the services that keep Nodes of other NodePools whose quota or machines are needed."""
     if not any(cause.kind in ("Quota", "Capacity") for cause in blocked):
         return
     peers = [peer for peer in facts.peers if peer.returning]
     stopped = [(peer, step) for peer in peers if (step := stopped_at(facts, peer.steps))]
-    for late in dict.fromkeys(step.name for _, step in stopped):
-        found = [(peer, step.due) for peer, step in stopped if step.name == late]
+    for name in dict.fromkeys(step.name for _, step in stopped):
+        found = [(peer, step.due) for peer, step in stopped if step.name == name]
         names = list_names([peer for peer, _ in found])
         yield blame(
-            ACTS_NEXT[late],
+            ACTS_NEXT[name],
             f"{names} {'has' if len(found) == 1 else 'have'} Nodes that should be gone",
             min(due for _, due in found),
             proofs((peer.position, f"nodepool {peer.name}") for peer, _ in found[:HOLDERS_MAX]),

@@ -1,4 +1,4 @@
-"""What lets the Nodes take work again that are cordoned by command, alone or with their rack."""
+"""What lets Nodes take work again that commands have cordoned, alone or with their rack."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ def _uncordon(facts: Facts, domain: str) -> Remedy | None:
 
 
 def _reserve(facts: Facts, domain: str) -> Remedy | None:
-    """Return which Nodes are reserved, as was asked, once what runs there has ended."""
+    """Return the advice to end the work for which the reservations of enough Nodes wait."""
     names = [node.name for node in _of_rack(facts, domain) if waits_for_work(node)]
     needed = _count_needed(facts, domain)
     if needed > len(names):

@@ -26,7 +26,7 @@ StepName = Literal[
 
 
 class Step(NamedTuple):
-    """A step that is due at a moment: it should have happened by then."""
+    """A step, and the moment when it is due: the step should have happened by then."""
 
     name: StepName
     due: datetime
@@ -128,7 +128,7 @@ class Peer:
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
     queue_position, missing, position: the same as those of `Facts`.
     unchecked_since: since when its target is to be checked against the quota; None if it is not.
-    steps: the steps that are due until its surplus Nodes, or all its Nodes, are gone.
+    steps: the next steps until its surplus Nodes, or all its Nodes, are gone.
     """
 
     name: str

@@ -204,7 +204,7 @@ def _health(facts: Facts) -> Iterator[Cause]:
 
 
 def _cordon(facts: Facts) -> Iterator[Cause]:
-    """Yield the Nodes that take no work for a command or their rack, or have not answered yet."""
+    """Yield the Nodes that a command or their rack cordons, or whose machine has yet to answer."""
     well = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
     idle = [node for node in well if node.phase == "cordoned" and not node.active]
     awaited = [node for node in idle if node.answer_by is not None]

@@ -154,7 +154,7 @@ def unchosen_since(facts: Facts) -> datetime | None:
 
 
 def steps_due(facts: Facts) -> Iterator[Step]:
-    """Yield the steps until Nodes, or the NodePool, are gone, that are due."""
+    """Yield the next steps until Nodes, or the NodePool, are gone, each with when it is due."""
     check = facts.checks.get("NodesRemoved")
     if check is not None and check.status == "True":
         if check.since is not None:
@@ -186,7 +186,7 @@ def _may_choose(facts: Facts) -> bool:
 
 
 def stopped_at(facts: Facts, steps: Iterable[Step]) -> Step | None:
-    """Return the first of these steps that is late; None if all goes on."""
+    """Return the first of these steps that is late; None if no step is late."""
     return next((step for step in steps if is_late(facts, step.due)), None)
 
 

@@ -31,7 +31,7 @@ FEW = 3
 MOST = 0.55
 """The share of silent Nodes from which on the fault is that of their zone."""
 HALF = 0.5
-"""The share from which on it still is, once it was."""
+"""The share of silent Nodes from which on the fault remains that of their zone."""
 Report = NodeConditionChanged | NodeConditionReported
 
 
