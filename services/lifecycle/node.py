@@ -249,7 +249,7 @@ class Node:
 
     @property
     def is_newly_silent(self) -> bool:
-        """Return whether the Node is silent and the waiting time for that is not published yet.
+        """Return whether the Node is silent, and what follows from that is not published yet.
 
         A boot, a reboot and a verification have deadlines of their own.
         """
