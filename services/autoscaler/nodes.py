@@ -17,7 +17,8 @@ class Node:
     since: when the Node was assigned or joined, or when it last became active or idle; later if the
         Node got this time from another idle Node that was removed.
     active: whether workloads run on the Node.
-    held: whether the Node is there and does not leave.
+    held: whether the Node is there and holds its place in the NodePool.
+    replaced: whether the Node, as it is unhealthy, holds its place until its Pods have ended.
     coming: whether the Node is on its way: it boots, reboots, or is verified.
     usable: whether new Pods can be scheduled on the Node.
     reserved: whether the Node is reserved for the control plane, so that its NodePool does not
@@ -31,6 +32,7 @@ class Node:
     coming: bool = False
     usable: bool = True
     reserved: bool = False
+    replaced: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -47,7 +49,8 @@ class Node:
 class Nodes:
     """The Nodes of one NodePool by name; the other fields are derived from these Nodes.
 
-    held: how many Nodes are there and do not leave.
+    held: how many Nodes are there and hold their places.
+    leaving: how many of these are replaced once the Pods that run there have ended.
     coming: how many more Nodes are on their way.
     ready: how many Nodes are empty and take Pods.
     reserved: how many other Nodes are reserved for the control plane.
@@ -60,6 +63,7 @@ class Nodes:
     ready: int = 0
     reserved: int = 0
     idle: Queue[str] = Queue()
+    leaving: int = 0
 
     @property
     def billable(self) -> int:
@@ -99,8 +103,8 @@ class Nodes:
 
     def _recount(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
         before, idle = self.nodes.get(name), self.idle
-        was_held, was_coming, was_ready, was_reserved = _marks(before)
-        is_held, is_coming, is_ready, is_reserved = _marks(after)
+        was_held, was_coming, was_ready, was_reserved, was_leaving = _marks(before)
+        is_held, is_coming, is_ready, is_reserved, is_leaving = _marks(after)
         is_idle = after is not None and after.is_idle
         if before is None or after is None or before.since != after.since or not is_idle:
             idle = idle.drop(name)
@@ -111,11 +115,13 @@ class Nodes:
             self.ready + is_ready - was_ready,
             self.reserved + is_reserved - was_reserved,
             idle.put(name) if is_idle else idle,
+            self.leaving + is_leaving - was_leaving,
         )
 
 
-def _marks(node: Node | None) -> tuple[bool, bool, bool, bool]:
-    """Return whether a Node counts as held, as coming, as ready and as reserved."""
+def _marks(node: Node | None) -> tuple[bool, bool, bool, bool, bool]:
+    """Return whether a Node counts as held, as coming, as ready, as reserved and as leaving."""
     if node is None or node.reserved:
-        return False, False, False, node is not None
-    return node.held, node.coming, node.is_ready, False
+        return False, False, False, node is not None, False
+    is_leaving = node.held and node.replaced and node.active
+    return node.held, node.coming, node.is_ready, False, is_leaving

@@ -133,6 +133,11 @@ class Pool:
         return max(0, self.spec.target - self.nodes.billable)
 
     @property
+    def surplus(self) -> int:
+        """Return how many idle Nodes leave for the target; Nodes that leave anyway count first."""
+        return max(0, self.nodes.kept - self.nodes.leaving - self.spec.target)
+
+    @property
     def unjudged(self) -> int:
         """Return how many more Nodes were requested that quota has not checked yet."""
         return max(0, self.asked - self.counted)

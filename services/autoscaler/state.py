@@ -159,12 +159,14 @@ def _update_node(node: Node, event: on.NodeUpdated, context: Context) -> Node:
 
     An unhealthy Node that waits for its Pods holds its place in the NodePool until it is replaced.
     """
-    stays = event.removal in (None, RemovalReason.UNHEALTHY)
+    replaced = event.removal is RemovalReason.UNHEALTHY
+    stays = replaced or event.removal is None
     is_coming = event.phase in COMING
     held = stays and not is_coming
     since = node.since if held <= node.held else context.time
     usable = event.phase is NodePhase.PRODUCTION and not event.unschedulable
-    return replace(node, held=held, coming=stays and is_coming, usable=usable, since=since)
+    coming = stays and is_coming
+    return replace(node, held=held, coming=coming, usable=usable, since=since, replaced=replaced)
 
 
 def _pod_changed(state: State, event: on.PodChanged, context: Context) -> State:

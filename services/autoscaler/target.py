@@ -110,8 +110,7 @@ def _falls_at(pool: Pool) -> datetime | None:
     target, nodes = pool.spec.target, pool.nodes
     if target <= least:
         return None
-    surplus = max(0, nodes.kept - target)
-    name = next(islice(nodes.idle, surplus, None), None)
+    name = next(islice(nodes.idle, pool.surplus, None), None)
     since = [nodes.nodes[name].since] if name is not None else []
     if pool.short_since is not None:
         since.append(pool.short_since)
@@ -134,7 +133,7 @@ def _downward(pool: Pool, now: datetime) -> Advice:
         idle += 1
     is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
     given_up = 0 if is_awaited else pool.missing
-    after = max(least, max(before, nodes.kept) - given_up - idle)
+    after = max(least, before + pool.surplus - given_up - idle)
     return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, given_up)}")
 
 

@@ -548,3 +548,27 @@ def test_a_pod_that_waits_gets_a_node_beside_one_that_is_unhealthy_and_waits_for
     world.pass_time(minutes=5)
 
     assert (target(world), world.nodes("train")) == (2, ["n1", "n2"])
+
+
+def test_an_idle_node_goes_beside_one_that_is_unhealthy_and_waits_for_its_pod(
+    world: WorldHarness,
+) -> None:
+    # given an idle Node, beside a Node that is to be replaced once its Pod has ended
+    world.given_data_center(machines=8)
+    evicts = {"disableUnhealthyNodeEviction": False}
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=4, lifecycle=evicts)
+    world.create_pod("train", "first", gpus=8)
+    world.create_pod("train", "second", gpus=8)
+    world.pass_time(minutes=20)
+    world.break_machines("n1", fault="gpu-lost")
+    world.delete_pod("train", "second")
+
+    # when ten minutes have passed
+    world.pass_time(minutes=11)
+
+    # then the idle Node is gone, and the other one stays for its Pod and is not replaced
+    assert (target(world), world.nodes("train")) == (0, ["n1"])
+    assert reasons(world)[1:] == [
+        "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes",
+        "targetNodes from 1 to 0: 1 Node has been idle for 10 minutes",
+    ]
