@@ -445,6 +445,60 @@ def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:
     assert causes["Reservation"] == ()
 
 
+@pytest.mark.parametrize("begins", ["command", "fault"])
+def test_a_healthy_node_that_reboots_is_told_until_it_takes_work_again(
+    world: WorldHarness, begins: str
+) -> None:
+    # given a Node that reboots and is verified, as a command asks or because it was unhealthy
+    world.given_cluster()
+    world.given_quota(2)
+    world.given_machines(2, boot_s=120, verifySeconds=300)
+    world.apply("train", 2, lifecycle=CURED)
+    world.pass_time(minutes=10)
+    if begins == "command":
+        world.command_node("RebootNode", "train", "n1")
+    else:
+        world.break_machines("n1", fault="kernel-deadlock")
+    told = []
+
+    # when time passes
+    for minutes in (1, 3, 4):
+        world.pass_time(minutes=minutes)
+        check_advice(world.world, Random(0), most=9)
+        told.append((titles(explained(world, "train", is_now=True)), helps(world)))
+
+    # then it is waited for as long as it takes no work
+    wait = [("wait until it has rebooted: a Node is verified after its reboot",)]
+    is_told = (["1 Node is being rebooted or verified"], wait)
+    first = is_told if begins == "command" else (["1 Node is unhealthy"], wait)
+    assert told == [first, is_told, ([], [])]
+
+
+@pytest.mark.parametrize("phase", ["reboot", "verification"])
+def test_the_lifecycle_service_is_named_if_it_does_not_end_the_restart_of_a_node(
+    world: WorldHarness, phase: str
+) -> None:
+    # given a Node that restarts
+    world.given_cluster()
+    world.given_quota(2)
+    world.given_machines(2, boot_s=120, verifySeconds=300)
+    world.apply("train", 2)
+    world.pass_time(minutes=10)
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=1 if phase == "reboot" else 4)
+
+    # when the service does not answer any more
+    with world.paused("lifecycle"):
+        early = helps(world)
+        world.pass_time(minutes=180)
+        late = helps(world)
+    world.pass_time(minutes=6)
+
+    assert early == [("wait until it has rebooted: a Node is verified after its reboot",)]
+    assert [text.split(":")[0] for (text,) in late] == ["see that the lifecycle service runs"]
+    assert helps(world) == []
+
+
 def test_a_node_that_reboots_is_to_be_drained_then_if_no_reboot_cures_it(
     world: WorldHarness,
 ) -> None:

@@ -10,9 +10,10 @@ from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_servic
 from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedy, find_closed
 from nodepool.explanation.facts import Facts, StepName
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
-from nodepool.explanation.node_facts import NodeFacts
+from nodepool.explanation.node_facts import RESTARTING, NodeFacts
 from nodepool.explanation.node_remedies import (
     await_answer,
+    await_reboot,
     find_unhealthy,
     health_remedies,
     removal_remedies,
@@ -52,6 +53,7 @@ def of_nodes(facts: Facts) -> Iterator[Cause]:
             yield from _preemption(facts)
         yield from _health(facts)
         yield from _cordon(facts)
+        yield from _restart(facts)
         yield from _reservation(facts)
 
 
@@ -234,6 +236,25 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
                 remedies=(cordon_remedy(facts, found),),
                 proofs=_node_proofs(found),
             )
+
+
+def _restart(facts: Facts) -> Iterator[Cause]:
+    """Yield the healthy Nodes that take no work while they restart, or restart for too long.
+
+    A Node takes work in the verification after its first boot, and shows no cordon.
+    """
+    nodes = [node for node in facts.counted_nodes if node.phase in RESTARTING]
+    well = [node for node in nodes if not (node.problems or node.removal)]
+    late = [node for node in well if is_neglected(facts, node)]
+    if restarting := late or [node for node in well if node.cordon]:
+        verb = "is" if len(restarting) == 1 else "are"
+        yield Cause(
+            "Cordon",
+            f"{format_count(len(restarting))} {verb} being rebooted or verified",
+            _names(restarting),
+            remedies=_start("cordon") if late else (await_reboot(facts, restarting),),
+            proofs=_node_proofs(restarting),
+        )
 
 
 def _reservation(facts: Facts) -> Iterator[Cause]:

@@ -90,7 +90,7 @@ def health_remedies(facts: Facts) -> Iterator[Remedy]:
     waiting = [node for node in nodes if node.is_silent or node.phase not in RESTARTING]
     node = min(waiting, key=lambda node: node.is_silent, default=None)
     if node is None:
-        yield _await_reboot(facts, nodes)
+        yield await_reboot(facts, nodes)
     elif (cause := gets_none(facts)) and not _is_curable(node):
         yield _keep_unhealthy(facts, cause)
     elif node.is_silent:
@@ -99,7 +99,7 @@ def health_remedies(facts: Facts) -> Iterator[Remedy]:
         yield from _cure(facts, node)
 
 
-def _await_reboot(facts: Facts, nodes: list[NodeFacts]) -> Remedy:
+def await_reboot(facts: Facts, nodes: list[NodeFacts]) -> Remedy:
     """Return the advice to wait for Nodes that reboot, and what to do if no reboot cures them."""
     one = len(nodes) == 1
     text = f"wait until {'it has' if one else 'they have'} rebooted"

@@ -380,6 +380,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         return False
     if trial.cause.kind == "Reservation":
         return True  # A Node that has left is not reserved either; see `_is_kept`.
+    if trial.cause.kind == "Cordon" and isinstance(action, Wait):
+        return bool(_restarting(before) - _restarting(after))
     if trial.cause.kind == "Cordon":
         # A Node may be cordoned for the others of its rack afterwards, instead of for its drain.
         return bool(_cordoned(before) - _cordoned(after))
@@ -518,6 +520,11 @@ def _reprieved(before: Facts, after: Facts) -> set[str]:
 
 def _cordoned(facts: Facts) -> set[str]:
     return {node.name for node in facts.nodes if node.cordon and not node.removal}
+
+
+def _restarting(facts: Facts) -> set[tuple[str, int]]:
+    """Return the Nodes that restart, each with how often it was rebooted."""
+    return {(node.name, node.reboots) for node in facts.nodes if node.phase in RESTARTING}
 
 
 def _awaited(trial: Trial) -> Iterator[str]:
