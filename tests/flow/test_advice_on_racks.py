@@ -271,6 +271,56 @@ def test_a_rack_waits_for_the_work_that_keeps_its_nodes_from_being_reserved(
     assert cordon_reasons(world) == {"ReservationPending": 2}
 
 
+@pytest.mark.parametrize("has_fault", [False, True], ids=["cordoned", "unhealthy"])
+def test_a_rack_does_not_wait_for_work_on_a_node_that_is_unavailable_all_the_same(
+    world: WorldHarness, *, has_fault: bool
+) -> None:
+    # given three Nodes that are to be reserved, of which one has another cause of its own
+    given_rack(world)
+    want(world, 1)
+    for node in THREE:
+        run_pod(world, node)
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    if has_fault:
+        break_for_good(world, "n1", fault="gpu-lost")
+    else:
+        world.command_node("CordonNode", "train", "n1", reason="new fans")
+    world.pass_time(minutes=1)
+
+    # when the work on another Node ends, as is advised
+    ((_, _, advised),) = told_cordons(world)
+    check_advice(world.world, Random(0), most=9)
+    is_closed = cordon_reasons(world)
+    stop_pod(world, "n2")
+    world.pass_time(minutes=1)
+
+    other = "GPUMissing" if has_fault else "new fans"
+    assert advised == "end what runs on n2: its reservation waits for that, and so does the rack"
+    assert is_closed[f"RackUnavailable {R1}"] == 15
+    assert cordon_reasons(world) == {f"{other},ReservationPending": 1, "ReservationPending": 1}
+
+
+def test_a_rack_is_waited_for_where_each_reserved_node_has_a_further_cause(
+    world: WorldHarness,
+) -> None:
+    given_rack(world)
+    for node in THREE:
+        run_pod(world, node)
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+        world.command_node("CordonNode", "train", node, reason="new fans")
+
+    check_advice(world.world, Random(0), most=9)
+
+    assert told_cordons(world) == [
+        (
+            "15 Nodes are cordoned for others of the same rack",
+            f"{NO_WORK}: n1, n2, n3",
+            f"wait: NVLink domain {R1} takes work again once 1 of its unavailable Nodes is cured, "
+            "replaced, uncordoned or reserved",
+        )
+    ]
+
+
 @pytest.mark.parametrize("is_cured", [False, True], ids=["unhealthy", "in triage"])
 def test_a_rack_that_its_unhealthy_nodes_close_is_told_besides_what_cures_them(
     world: WorldHarness, *, is_cured: bool

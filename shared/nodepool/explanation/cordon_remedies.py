@@ -52,8 +52,12 @@ def _uncordon(facts: Facts, domain: str) -> Remedy | None:
 
 
 def _reserve(facts: Facts, domain: str) -> Remedy | None:
-    """Return the advice to end the work for which the reservations of enough Nodes wait."""
-    names = [node.name for node in _of_rack(facts, domain) if waits_for_work(node)]
+    """Return the advice to end the work for which the reservations of enough Nodes wait.
+
+    A Node that has a further cause of its own stays unavailable when it is reserved.
+    """
+    nodes = [node for node in _of_rack(facts, domain) if waits_for_work(node)]
+    names = [node.name for node in nodes if _count_own(node) == 1]
     needed = _count_needed(facts, domain)
     if needed > len(names):
         return None
@@ -98,8 +102,13 @@ def _find_unavailable(facts: Facts, domain: str) -> list[NodeFacts]:
         for node in _of_rack(facts, domain)
         if (node.phase in RESTARTING and node.reboots > 0)
         or node.removal == "Unhealthy"
-        or any(map(is_own, split_causes(node.cordon)))
+        or _count_own(node) > 0
     ]
+
+
+def _count_own(node: NodeFacts) -> int:
+    """Return how many causes for which a Node is cordoned make it unavailable in its rack."""
+    return sum(map(is_own, split_causes(node.cordon)))
 
 
 def _count_lost(facts: Facts, domain: str) -> int:
