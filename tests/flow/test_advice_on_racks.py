@@ -360,6 +360,50 @@ def test_a_node_that_waits_for_its_reboot_does_not_close_its_rack(world: WorldHa
     ]
 
 
+def test_a_rack_that_opens_while_a_node_reboots_is_not_said_to_be_closed_until_it_has_rebooted(
+    world: WorldHarness,
+) -> None:
+    # given a rack that commands have closed, of which another Node reboots
+    given_rack(world, bootSeconds=120)
+    for node in THREE:
+        world.command_node("CordonNode", "train", node)
+    world.command_node("RebootNode", "train", "n4")
+    world.pass_time(seconds=5)
+
+    # when the rack opens
+    told = []
+    for node in THREE:
+        world.command_node("UncordonNode", "train", node)
+        check_advice(world.world, Random(0), most=9)
+        told.append(told_cordons(world))
+    shown = cordon_reasons(world)
+    world.pass_time(minutes=5)
+
+    # then only the reboot is waited for
+    reboots = (
+        "1 Node is being rebooted or verified",
+        "wait until it has rebooted: a Node is verified after its reboot",
+    )
+    assert told == [
+        [
+            (
+                "2 Nodes are cordoned by command",
+                f"{NO_WORK}: n2, n3, n4",
+                "'nodepool uncordon n2' opens it to work again",
+            ),
+            reboots,
+        ],
+        [
+            ("1 Node is cordoned by command", "'nodepool uncordon n3' opens it to work again"),
+            reboots,
+        ],
+        [reboots],
+    ]
+    assert shown == {f"RackUnavailable {R1}": 1}
+    assert told_cordons(world) == []
+    assert cordon_reasons(world) == {}
+
+
 def test_a_node_that_takes_work_while_it_is_verified_does_not_close_its_rack(
     world: WorldHarness,
 ) -> None:

@@ -13,8 +13,12 @@ from nodepool.placement.racks import UNAVAILABLE_MAX
 
 
 def find_closed(facts: Facts) -> list[NodeFacts]:
-    """Return the Nodes that stay and are cordoned for other Nodes of their rack."""
-    staying = [node for node in facts.counted_nodes if not node.removal]
+    """Return the Nodes that stay and are cordoned for other Nodes of their rack.
+
+    A Node that restarts is cordoned for that, and shows why it was cordoned before.
+    """
+    nodes = [node for node in facts.counted_nodes if node.phase not in RESTARTING]
+    staying = [node for node in nodes if not node.removal]
     return [node for node in staying if any(map(is_for_rack, split_causes(node.cordon)))]
 
 

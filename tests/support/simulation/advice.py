@@ -160,7 +160,9 @@ def _untold(facts: Facts, explanation: Explanation) -> str:
     details = [detail for cause in explanation.causes for detail in cause.details]
     told = {found[1] for found in map(CLOSED.match, details) if found is not None}
     staying = [node for node in facts.counted_nodes if not node.removal]
-    closed = {node.domain for node in staying if any(map(is_for_rack, split_causes(node.cordon)))}
+    # A Node that restarts shows why it was cordoned before; its rack may be open since.
+    still = [node for node in staying if node.phase not in RESTARTING]
+    closed = {node.domain for node in still if any(map(is_for_rack, split_causes(node.cordon)))}
     if untold := closed - told:
         return f"racks take no work, which is not told: {sorted(untold)}"
     idle = [node.name for node in staying if node.cordon and not node.active]
