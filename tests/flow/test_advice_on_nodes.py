@@ -499,7 +499,29 @@ def test_the_lifecycle_service_is_named_if_it_does_not_end_the_restart_of_a_node
     assert helps(world) == []
 
 
-def test_a_node_that_reboots_is_to_be_drained_then_if_no_reboot_cures_it(
+def test_a_silent_node_is_to_be_drained_after_its_reboot_only_if_it_is_still_silent(
+    world: WorldHarness,
+) -> None:
+    # given a silent Node that a command reboots
+    world.given_data_center(2, boot_s=120)
+    world.apply("train", 1)
+    world.pass_time(minutes=10)
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=10)
+    world.command_node("RebootNode", "train", "n1", force=True)
+    world.pass_time(minutes=1)
+
+    # when it has rebooted
+    advised = helps(world)
+    world.pass_time(minutes=5)
+
+    # then it is well, and is not to be drained
+    assert advised == [("wait until it has rebooted, then drain it if NotReady has not ended",)]
+    assert helps(world) == []
+    assert world.nodes("train") == ["n1"]
+
+
+def test_a_node_that_reboots_is_to_be_drained_then_if_its_problem_has_not_ended(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(2, boot_s=300)
@@ -510,7 +532,7 @@ def test_a_node_that_reboots_is_to_be_drained_then_if_no_reboot_cures_it(
     world.pass_time(minutes=1)
 
     assert helps(world) == [
-        ("wait until it has rebooted, then drain it: no reboot cures GPUMissing",)
+        ("wait until it has rebooted, then drain it if GPUMissing has not ended",)
     ]
 
 

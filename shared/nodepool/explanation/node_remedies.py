@@ -100,13 +100,17 @@ def health_remedies(facts: Facts) -> Iterator[Remedy]:
 
 
 def await_reboot(facts: Facts, nodes: list[NodeFacts]) -> Remedy:
-    """Return the advice to wait for Nodes that reboot, and what to do if no reboot cures them."""
+    """Return the advice to wait for Nodes that reboot, and what to do if that does not cure them.
+
+    A Node that did not answer may be healthy after its reboot.
+    """
     one = len(nodes) == 1
     text = f"wait until {'it has' if one else 'they have'} rebooted"
     if facts.cures or any(map(_is_curable, nodes)):
         return Remedy(f"{text}: a Node is verified after its reboot", Wait())
-    problems = ", ".join(sorted({problem for node in nodes for problem in node.problems}))
-    text += f", then drain {'it' if one else 'them'}: no reboot cures {problems}"
+    problems = sorted({problem for node in nodes for problem in node.problems})
+    which, verb = "it if" if one else "each on which", "has" if len(problems) == 1 else "have"
+    text += f", then drain {which} {', '.join(problems)} {verb} not ended"
     return Remedy(text, Wait(), Promise.NOTHING)
 
 
