@@ -214,12 +214,17 @@ def test_a_drained_node_with_an_affinity_is_not_said_to_be_replaced_by_any_machi
 CURED = {"disableUnhealthyNodeEviction": False}
 
 
-def dead_at(time: str) -> str:
+def gone_at(time: str) -> str:
     """The advice to wait until this time of the first day, when n1 is given up."""
     return (
         "wait: n1 does not answer; a machine that does not answer is treated as dead at "
-        f"2026-01-01T{time}Z, and its Node is deleted unless it may stay by then"
+        f"2026-01-01T{time}Z, and its Node is deleted"
     )
+
+
+def dead_at(time: str) -> str:
+    """The advice to wait until this time for n1, whose removal may be cancelled until then."""
+    return f"{gone_at(time)} unless it may stay by then"
 
 
 SHORT_OR_WIDE = (
@@ -426,7 +431,7 @@ def test_a_deletion_says_until_when_it_waits_for_a_node_that_does_not_answer(
     world.pass_time(minutes=1)
 
     # then it is gone soon after that Node is given up
-    assert list(map(world.with_machine_numbers, deletion.helps)) == [dead_at("00:31:01")]
+    assert list(map(world.with_machine_numbers, deletion.helps)) == [gone_at("00:31:01")]
     assert before is not None
     assert world.node_pool("train") is None
 

@@ -67,7 +67,7 @@ def deletion(facts: Facts) -> Iterator[Cause]:
     unanswered = [node for node in facts.nodes if node.is_silent and node.answer_by is not None]
     wait = Remedy("wait until it is gone: no Pod blocks a deletion", Wait())
     if unanswered:
-        wait = await_answer(unanswered)
+        wait = await_answer(unanswered, may_stay=False)
     yield Cause(
         "Deletion",
         "it is being deleted",

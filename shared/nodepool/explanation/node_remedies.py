@@ -168,8 +168,13 @@ def _end_silence(facts: Facts, node: NodeFacts) -> Remedy:
     return promise(text, DrainNode(node.name), then, facts.name)
 
 
-def await_answer(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy:
-    """Return the advice to wait for Nodes that do not answer, and until when."""
+def await_answer(
+    nodes: list[NodeFacts], then: Promise = Promise.GONE, *, may_stay: bool = True
+) -> Remedy:
+    """Return the advice to wait for Nodes that do not answer, and until when.
+
+    may_stay: whether the removal of such a Node may be cancelled until then.
+    """
     verb = "does" if len(nodes) == 1 else "do"
     moments = [node.answer_by for node in nodes if node.answer_by is not None]
     when = f"at {rfc3339(max(moments))}" if moments else "once its time to answer is over"
@@ -177,7 +182,7 @@ def await_answer(nodes: list[NodeFacts], then: Promise = Promise.GONE) -> Remedy
         when += " at the latest"
     text = (
         f"wait: {_list(nodes)} {verb} not answer; a machine that does not answer is treated as "
-        f"dead {when}, and its Node is deleted unless it may stay by then"
+        f"dead {when}, and its Node is deleted{' unless it may stay by then' if may_stay else ''}"
     )
     return Remedy(text, _until_gone(nodes), then)
 
