@@ -479,6 +479,26 @@ def test_a_healthy_node_that_reboots_is_told_until_it_takes_work_again(
     assert told == [first, is_told, ([], [])]
 
 
+@pytest.mark.parametrize("fault", ["hang", "kubelet"])
+def test_an_idle_node_is_told_from_the_command_to_reboot_it_on_though_it_does_not_answer(
+    world: WorldHarness, fault: str
+) -> None:
+    # given a Node whose machine has just fallen silent
+    world.given_data_center(2)
+    world.apply("train", 2)
+    world.pass_time(minutes=10)
+    world.break_machines("n1", fault=fault)
+
+    # when a command asks for its reboot
+    world.command_node("RebootNode", "train", "n1")
+    check_advice(world.world, Random(0), most=9)
+    at_once = helps(world)
+    world.pass_time(seconds=3)
+
+    assert at_once == [("wait until it has rebooted: a Node is verified after its reboot",)]
+    assert helps(world) == [(dead_at("00:40:01"),)]
+
+
 @pytest.mark.parametrize("phase", ["reboot", "verification"])
 def test_the_lifecycle_service_is_named_if_it_does_not_end_the_restart_of_a_node(
     world: WorldHarness, phase: str

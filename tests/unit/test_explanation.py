@@ -737,7 +737,7 @@ def test_a_node_that_waits_for_its_cure_comes_before_nodes_that_reboot() -> None
 @pytest.mark.parametrize("cordon", ["AdminDrain", "AdminCordon", "maintenance"])
 @pytest.mark.parametrize(
     "fields",
-    [{"active": True}, {"reserved": True}, {"cordon": "AdminReboot"}, {"removal": "ScaleDown"}],
+    [{"active": True}, {"reserved": True}, {"removal": "ScaleDown"}],
 )
 def test_a_node_is_only_named_for_its_cordon_if_a_command_keeps_it_idle(
     cordon: str, fields: Mapping[str, object]

@@ -41,6 +41,11 @@ def is_by_command(causes: Collection[str]) -> bool:
     return len(causes) > 0 and not any(map(is_found, causes))
 
 
+def is_for_reboot(causes: Iterable[str]) -> bool:
+    """Return whether a command keeps a Node cordoned until it has rebooted."""
+    return any(_name(cause) == ADMIN_REBOOT for cause in causes)
+
+
 def is_own(cause: str) -> bool:
     """Return whether a Node with this cause of its cordon counts as unavailable in its rack.
 

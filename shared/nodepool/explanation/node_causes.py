@@ -10,7 +10,7 @@ from nodepool.explanation.cause import Cause, Proof, blame, proofs, start_servic
 from nodepool.explanation.cordon_remedies import cordon_details, cordon_remedy, find_closed
 from nodepool.explanation.facts import Facts, StepName
 from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
-from nodepool.explanation.node_facts import RESTARTING, NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.node_remedies import (
     await_answer,
     await_reboot,
@@ -243,8 +243,8 @@ def _restart(facts: Facts) -> Iterator[Cause]:
 
     A Node takes work in the verification after its first boot, and shows no cordon.
     """
-    nodes = [node for node in facts.counted_nodes if node.phase in RESTARTING]
-    well = [node for node in nodes if not (node.problems or node.removal)]
+    nodes = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
+    well = [node for node in nodes if node.restarts]
     late = [node for node in well if is_neglected(facts, node)]
     if restarting := late or [node for node in well if node.cordon]:
         verb = "is" if len(restarting) == 1 else "are"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from nodepool.contract.cordons import is_for_reboot, split_causes
 from nodepool.contract.health import cordon_cause
 
 RESTARTING: Final = ("rebooting", "verifying")
@@ -71,3 +72,10 @@ class NodeFacts:
     def is_excused(self) -> bool:
         """Return whether its silence is short or widespread, so that no cordon names it yet."""
         return self.is_silent and NOT_READY not in self.cordon
+
+    @property
+    def restarts(self) -> bool:
+        """Return whether it restarts, or is idle and does so once its machine has answered."""
+        is_idle = self.phase == "cordoned" and not self.active and self.answer_by is None
+        is_next = is_idle and is_for_reboot(split_causes(self.cordon))
+        return is_next or self.phase in RESTARTING

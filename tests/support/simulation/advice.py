@@ -525,8 +525,10 @@ def _cordoned(facts: Facts) -> set[str]:
 
 
 def _restarting(facts: Facts) -> set[tuple[str, int]]:
-    """Return the Nodes that restart, each with how often it was rebooted."""
-    return {(node.name, node.reboots) for node in facts.nodes if node.phase in RESTARTING}
+    """Return the Nodes that restart or are to reboot, each with how often it was rebooted."""
+    asked = {node for node in facts.nodes if "AdminReboot" in node.cordon}
+    nodes = asked | {node for node in facts.nodes if node.phase in RESTARTING}
+    return {(node.name, node.reboots) for node in nodes}
 
 
 def _awaited(trial: Trial) -> Iterator[str]:
