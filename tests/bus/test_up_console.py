@@ -7,6 +7,7 @@ from pathlib import Path
 from bus.cli import running
 from bus.consoles import Browser
 from bus.test_console import read_until
+from nodepool.local.ports import BLOCK
 from testbed.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
@@ -17,7 +18,8 @@ LINK = re.compile(r"(http://127\.0\.0\.1:[0-9]+)/login\?token=\S+")
 async def test_the_first_start_adds_an_owner_and_each_start_prints_a_link_that_signs_in(
     tmp_path: Path,
 ) -> None:
-    port = free_port()
+    # Of a block of ports, the console takes the first that is free.
+    port = free_port(following=BLOCK - 1)
     options = ("--console", "--examples", str(EXAMPLES))
     owners = list[list[str]]()
     for _ in range(2):
