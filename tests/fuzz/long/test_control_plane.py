@@ -16,21 +16,24 @@ from hypothesis import strategies as st
 from fuzz.bounded import bounded
 from fuzz.corpus import RIGHT, content_like, headers, randoms
 from nodepool.contract.log import MESSAGE_BYTES_MAX, Entry
+from nodepool.contract.real_machines import PROVIDER
 from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import address_of, is_taken
 from nodepool.engine.world import Host, World
 from support.hostile import subjects
-from support.services import services
+from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 SUBJECT_BYTES_MAX = 4_000
 OUTCOMES = ("CommandAccepted", "CommandRefused")
+ALL = (*NAMES, PROVIDER)
+"""The services that answer commands between them: only `metal` answers those of real machines."""
 
 
 def _world() -> World:
     """A small control plane at work: NodePools that wait, grow and lose a Node."""
-    harness = WorldHarness()
+    harness = WorldHarness(*services(*ALL))
     harness.given_data_center(machines=3, quota=4)
     harness.apply("p0", 2)
     harness.apply("p1", 2, computeClass="spot")
@@ -168,4 +171,4 @@ def test_nothing_that_lies_in_the_log_stops_a_service_or_makes_a_replay_differ(
 
 
 def test_each_service_is_among_them() -> None:
-    assert {host.service.name for host in _world().hosts} == {each.name for each in services()}
+    assert {host.service.name for host in _world().hosts} == {*ALL}
