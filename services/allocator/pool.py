@@ -121,12 +121,12 @@ class Pool(Claimant):
 
     @property
     def scaled_from(self) -> int:
-        """How many Nodes it had, or announced last, before its scale-down: the greater number."""
+        """Return how many Nodes it had or announced before its scale-down: the greater number."""
         return max(self.scaled, self.shrinks_from)
 
     @property
     def has_open_scale_down(self) -> bool:
-        """Whether the end of a scale-down has not been published yet."""
+        """Return whether the end of a scale-down has not been published yet."""
         return self.target < self.scaled_from
 
     @property

@@ -532,14 +532,19 @@ def test_a_nodepool_with_more_nodes_than_its_target_says_how_many_come(
     assert reasons(world) == [reason]
 
 
-def test_a_pod_that_waits_gets_a_node_beside_one_that_is_unhealthy_and_waits_for_its_own(
-    world: WorldHarness,
-) -> None:
-    # given a Node that is to be replaced, and waits for the Pod that runs there
+def given_a_pod_where_unhealthy_nodes_are_replaced(world: WorldHarness) -> None:
+    """An autoscaled NodePool with a Pod that waits; its unhealthy Nodes are replaced."""
     world.given_data_center(machines=8)
     evicts = {"disableUnhealthyNodeEviction": False}
     world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=4, lifecycle=evicts)
     world.create_pod("train", "first", gpus=8)
+
+
+def test_a_pod_that_waits_gets_a_node_beside_one_that_is_unhealthy_and_waits_for_its_own(
+    world: WorldHarness,
+) -> None:
+    # given a Node that is to be replaced, and waits for the Pod that runs there
+    given_a_pod_where_unhealthy_nodes_are_replaced(world)
     world.pass_time(minutes=5)
     world.break_machines("n1", fault="gpu-lost")
 
@@ -554,10 +559,7 @@ def test_an_idle_node_goes_beside_one_that_is_unhealthy_and_waits_for_its_pod(
     world: WorldHarness,
 ) -> None:
     # given an idle Node, beside a Node that is to be replaced once its Pod has ended
-    world.given_data_center(machines=8)
-    evicts = {"disableUnhealthyNodeEviction": False}
-    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=4, lifecycle=evicts)
-    world.create_pod("train", "first", gpus=8)
+    given_a_pod_where_unhealthy_nodes_are_replaced(world)
     world.create_pod("train", "second", gpus=8)
     world.pass_time(minutes=20)
     world.break_machines("n1", fault="gpu-lost")

@@ -12,7 +12,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Reads:
-    """What a page has read while it was made: questions with their answers."""
+    """The questions that a page has asked while it was made, with their answers."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[Callable[[], object], object]] = []

@@ -1,4 +1,4 @@
-"""What lets Nodes take work again that commands have cordoned, alone or with their rack."""
+"""Advice for Nodes that take no work, as a command or their rack keeps them cordoned."""
 
 from collections.abc import Iterator
 

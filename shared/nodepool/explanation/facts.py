@@ -22,7 +22,7 @@ StepName = Literal[
     "forget",
     "release",
 ]
-"""What a NodePool or a Node waits for."""
+"""The steps for which a NodePool or a Node waits."""
 
 
 class Step(NamedTuple):

@@ -18,7 +18,7 @@ from immutables import Map
 from lifecycle.commands import find_conflict
 from nodepool.contract.commands import ReserveNode
 from nodepool.contract.conditions import Capacity
-from nodepool.contract.cordons import is_for_rack, split_causes
+from nodepool.contract.cordons import is_for_rack, is_for_reboot, split_causes
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -526,7 +526,7 @@ def _cordoned(facts: Facts) -> set[str]:
 
 def _restarting(facts: Facts) -> set[tuple[str, int]]:
     """Return the Nodes that restart or are to reboot, each with how often it was rebooted."""
-    asked = {node for node in facts.nodes if "AdminReboot" in node.cordon}
+    asked = {node for node in facts.nodes if is_for_reboot(split_causes(node.cordon))}
     nodes = asked | {node for node in facts.nodes if node.phase in RESTARTING}
     return {(node.name, node.reboots) for node in nodes}
 

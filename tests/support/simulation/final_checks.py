@@ -14,6 +14,7 @@ from support.audit import autoscaling, counts, silence
 from support.audit.facts import NOBODY, RECLAIMED, TRIAGE, ZAP, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
+from support.audit.silence import HALF
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
 from support.reference.comparison import differences
 from support.reference.history import History
@@ -77,6 +78,10 @@ class FinalChecks:
     def _node_pools(self) -> Mapping[str, NodePool]:
         return cast("Mapping[str, NodePool]", documents_of(self.world, "nodepools"))
 
+    def _nodes(self) -> Mapping[str, Node]:
+        # Documents are JSON; which form those of a bucket have is known from its name.
+        return cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+
     def _node_pools_add_up(self) -> None:
         shown = {
             key: (
@@ -96,7 +101,7 @@ class FinalChecks:
         return sum(is_booting), len(is_booting) - sum(is_booting), queued
 
     def _nodes_add_up(self) -> None:
-        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        nodes = self._nodes()
         shown = {_machine_of(node): (_pool_of(key, node), node) for key, node in nodes.items()}
         counted = {
             stay.machine: (stay.pool.key, stay.phase.value)
@@ -202,7 +207,7 @@ class FinalChecks:
 
     def _racks_are_cordoned(self) -> None:
         """The Nodes of a rack are cordoned where more than two machines of it were lost."""
-        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        nodes = self._nodes()
         causes = {
             _machine_of(node): node["metadata"]["annotations"].get(CORDON_REASON, "").split(",")
             for node in nodes.values()
@@ -227,7 +232,7 @@ class FinalChecks:
 
         It is not cordoned for that while most of its zone or of its cluster is silent.
         """
-        shown = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        shown = self._nodes()
         nodes = {_machine_of(node): node for node in shown.values()}
         hanging, end = silent_machines(self.world), self.world.log.entries[-1].position
         for stay in self.facts.stays.values():
@@ -242,15 +247,13 @@ class FinalChecks:
             excused = [area for area in areas if silence.is_silent(self.facts, area, end)]
             if is_cordoned and (excused or not is_silent):
                 raise Violation(f"{stay.machine} is NotReady; silent: {is_silent}, {excused}")
-            half = [
-                area for area in areas if silence.is_silent(self.facts, area, end, silence.HALF)
-            ]
+            half = [area for area in areas if silence.is_silent(self.facts, area, end, HALF)]
             if is_silent and not is_cordoned and not half:
                 raise Violation(f"{stay.machine} is silent, and is not cordoned for that")
 
     def _no_silence_is_overlooked(self) -> None:
         """No step is due for a silent Node that is not cordoned: its silence is widespread."""
-        shown = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        shown = self._nodes()
         for node in shown.values():
             reason = node["metadata"]["annotations"].get(CORDON_REASON, "")
             is_counted = node["status"]["phase"] not in UNCOUNTED and _ready(node) == "Unknown"
@@ -263,7 +266,7 @@ class FinalChecks:
         """Each Node shows until when its machine has to answer, as long as it has to."""
         if all(service.name != "lifecycle" for service in self.world.services):
             return  # A replay without the service is checked too.
-        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        nodes = self._nodes()
         shown = {
             _machine_of(node): node["status"].get("answerBy", "never") for node in nodes.values()
         }
