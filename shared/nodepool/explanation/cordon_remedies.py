@@ -46,6 +46,8 @@ def cordon_remedy(facts: Facts, nodes: list[NodeFacts]) -> Remedy:
 def _uncordon(facts: Facts, domain: str) -> Remedy | None:
     nodes = [node for node in _of_rack(facts, domain) if is_by_command(split_causes(node.cordon))]
     known = [node for node in nodes if not (node.problems or node.removal or node.answer_by)]
+    # A Node that restarts takes work only once that is over, also if it is uncordoned before.
+    known = [node for node in known if node.phase not in RESTARTING]
     names = [node.name for node in sorted(known, key=lambda node: node.active)]
     needed = _count_needed(facts, domain)
     if needed > len(names):

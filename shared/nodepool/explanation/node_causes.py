@@ -13,6 +13,7 @@ from nodepool.explanation.leaving import NAMED_MAX, PREEMPTED
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.node_remedies import (
     await_answer,
+    await_cordon,
     await_reboot,
     find_unhealthy,
     health_remedies,
@@ -21,7 +22,7 @@ from nodepool.explanation.node_remedies import (
 from nodepool.explanation.outlook import gets_none, promise_missing
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy, Wait, promise
-from nodepool.explanation.reservation_remedies import reservation_remedies
+from nodepool.explanation.reservation_remedies import is_pending, reservation_remedies
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
     ANSWERS_WITHIN,
@@ -209,7 +210,8 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
     """Yield the Nodes that a command or their rack cordons, or whose machine has yet to answer."""
     well = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
     idle = [node for node in well if node.phase == "cordoned" and not node.active]
-    awaited = [node for node in idle if node.answer_by is not None]
+    # An idle Node is reserved as soon as its machine has answered.
+    awaited = [node for node in idle if node.answer_by is not None or is_pending(node)]
     nodes = [node for node in idle if is_by_command(split_causes(node.cordon))]
     nodes = [node for node in nodes if node not in awaited]
     told = {node.domain for node in nodes}
@@ -221,8 +223,7 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
             "Cordon",
             f"{format_count(len(awaited))} {verb} not answered a cordon yet",
             _names(awaited),
-            # Each may still answer.
-            remedies=_start("cordon") if late else (await_answer(awaited, Promise.NOTHING),),
+            remedies=_start("cordon") if late else (await_cordon(awaited),),
             proofs=_node_proofs(awaited),
         )
     for found, why in ((nodes, "by command"), (closed, "for others of the same rack")):

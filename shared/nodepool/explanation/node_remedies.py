@@ -187,6 +187,14 @@ def await_answer(
     return Remedy(text, _until_gone(nodes), then)
 
 
+def await_cordon(nodes: list[NodeFacts]) -> Remedy:
+    """Return the advice to wait for Nodes that may still answer their cordon."""
+    if any(node.answer_by is not None for node in nodes):
+        return await_answer(nodes, Promise.NOTHING)
+    text = f"wait until {'it has' if len(nodes) == 1 else 'they have'} answered"
+    return Remedy(text, Wait(), Promise.NOTHING)
+
+
 def _keep_unhealthy(facts: Facts, cause: str) -> Remedy:
     """Return the advice for an unhealthy Node that nothing would replace.
 

@@ -36,10 +36,14 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         yield Remedy(text, action, Promise.COUNTED)
 
 
+def is_pending(node: NodeFacts) -> bool:
+    """Return whether a Node is cordoned until it is reserved for another user."""
+    return RESERVATION_PENDING in split_causes(node.cordon)
+
+
 def waits_for_work(node: NodeFacts) -> bool:
-    """Return whether only work keeps a Node from being reserved for the organisation again."""
-    is_pending = RESERVATION_PENDING in split_causes(node.cordon)
-    return is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)
+    """Return whether only work keeps a Node from being reserved for another user."""
+    return is_pending(node) and node.active and not (node.is_silent or node.phase in RESTARTING)
 
 
 def _can_be_reserved(node: NodeFacts) -> bool:

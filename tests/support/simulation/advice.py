@@ -106,7 +106,7 @@ def trials(world: World) -> Iterator[Trial]:
                     raise Violation(f"a service at work is blamed: {cause.clause} ({key})")
                 said = f"explain advises {key}: {remedy.text}"
                 if refused := _refused(world, facts, remedy):
-                    raise Violation(f"{said}; {refused} does not answer")
+                    raise Violation(f"{said}; {refused}")
                 if overlooked := _overlooked(buckets, key, facts, remedy):
                     raise Violation(f"{said}; {overlooked} gives as many at once")
                 if isinstance(remedy.action, ScalePeer) and _is_given_back(buckets, key, facts):
@@ -203,8 +203,15 @@ def _misjudged(world: World, key: str, facts: Facts, explanation: Explanation) -
 
 
 def _refused(world: World, facts: Facts, remedy: Remedy) -> str:
-    """Return a Node on which work is to be ended though it is known not to answer, if any."""
+    """Return why a Node cannot do at once what is advised, if any.
+
+    Either work is to be ended there though it is known not to answer, or it is to be uncordoned
+    while it restarts.
+    """
     match remedy.action:
+        case UncordonNodes(nodes):
+            late = [node.name for node in facts.nodes if node.phase in RESTARTING]
+            return next((f"{name} restarts" for name in nodes if name in late), "")
         case EndWork(nodes):
             named = set(nodes)
         case DrainNode(name) | RebootNode(name) if "ends what runs there" in remedy.text:
@@ -215,7 +222,7 @@ def _refused(world: World, facts: Facts, remedy: Remedy) -> str:
     for node in facts.nodes:
         is_known = "NotReady" in node.problems and node.phase not in RESTARTING
         if node.name in named and is_known and not machines[f"{facts.zone}/{node.name}"].answers:
-            return node.name
+            return f"{node.name} does not answer"
     return ""
 
 
