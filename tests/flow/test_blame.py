@@ -362,6 +362,32 @@ def test_who_does_not_end_a_drain_is_named_to_who_waits_for_the_quota_of_the_nod
     assert late == ["the lifecycle service does not answer", "Quota is Over"]
 
 
+@pytest.mark.parametrize("service", ["preemption", "lifecycle"])
+def test_who_does_not_begin_a_preemption_is_named_to_who_waits_for_the_quota_of_the_node(
+    world: WorldHarness, service: str
+) -> None:
+    # given spot Nodes, of which one is too many and is to give way, while a service does not answer
+    world.given_data_center(machines=4, quota=5)
+    world.apply("cheap", 3, computeClass="spot")
+    world.apply("train", 1)
+    with world.paused(service):
+        world.scale("train", 2)
+        world.scale("cheap", 2)
+
+        # when another NodePool waits for its quota
+        world.apply("later", 1)
+        early = titles(explained(world, "later", is_now=True))
+        world.pass_time(minutes=1)
+        late = explained(world, "later", is_now=True)
+    world.pass_time(minutes=10)
+
+    # then that service is named first, for the NodePool of that Node
+    assert early == ["Quota is Over"]
+    assert titles(late) == [f"the {service} service does not answer", *early]
+    assert late.causes[0].message == "prod/cheap has Nodes that should be gone"
+    assert titles(explained(world, "later", is_now=True)) == []
+
+
 def test_who_does_not_end_a_preemption_is_named_to_who_deletes_the_nodepool(
     world: WorldHarness,
 ) -> None:

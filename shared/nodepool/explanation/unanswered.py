@@ -170,6 +170,15 @@ def steps_due(facts: Facts) -> Iterator[Step]:
         yield Step("choose", since)
     if moments := [due for node in facts.nodes if (due := _gone_by(facts, node)) is not None]:
         yield Step("remove", min(moments))
+    yield from _preemption_steps(facts)
+
+
+def _preemption_steps(facts: Facts) -> Iterator[Step]:
+    """Yield the next steps of preemptions; one that has not begun is void after a deletion."""
+    asked = [(node.asked_since, node.warned) for node in facts.nodes if node.asked_since]
+    if asked and not facts.deleting:
+        since, is_warned = min(asked)
+        yield Step("mark" if is_warned else "warn", since)
     if moments := [node.preempted_since for node in facts.nodes if node.preempted_since]:
         yield Step("preempt", min(moments) + GONE_AFTER)
 
