@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from flow.test_advice_on_nodes import helps
 from flow.test_advice_on_racks import THREE, given_rack, told_cordons
 from flow.test_racks import cordon_reasons
 from support.simulation.advice import check_advice
@@ -48,3 +49,31 @@ def test_a_node_that_reboots_is_not_to_be_uncordoned_to_open_its_rack(
     # then the rack takes work during the reboot
     assert advised == "'nodepool uncordon n2' opens it to work again"
     assert cordon_reasons(world) == {"AdminCordon": 2}
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["reserved", "gone"])
+def test_a_surplus_node_that_is_to_be_reserved_is_not_said_to_leave_once_it_is_idle(
+    world: WorldHarness, *, stays: bool
+) -> None:
+    # given two Nodes at work, of which one is too many and one waits for its reservation
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    for node in ("n1", "n2"):
+        world.run_pod(node)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.scale("train", 1)
+    ((advised, _),) = helps(world)
+    check_advice(world.world, Random(0), most=9)
+
+    # when the work on a Node ends, as is advised
+    node = "n1" if stays else "n2"
+    world.command_node("CordonNode", "train", "n2")
+    world.stop_pod(node)
+    world.pass_time(minutes=1)
+
+    assert advised == (
+        "cordon one of its active Nodes and end the work there: it leaves, or is reserved for the "
+        "control plane, once it is idle"
+    )
+    assert world.node_counts("train").current == 1
+    assert len(world.documents("nodes")) == (2 if stays else 1)

@@ -33,6 +33,7 @@ from nodepool.explanation.remedies import (
     Wait,
     promise,
 )
+from nodepool.explanation.reservation_remedies import is_pending
 from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
 
@@ -266,9 +267,12 @@ def _empty(facts: Facts, racks: list[Rack]) -> Iterator[Remedy]:
         return
     count, first = racks[0]
     if rack_of(facts) == 1:
-        text = "cordon one of its active Nodes and end the work there: it leaves once it is idle"
         names = tuple(node.name for rack in racks for node in rack.nodes)
-        yield Remedy(text, EndWork(names, 1), Promise.GONE)
+        # A Node that is reserved once it is idle may stay, and counts no more.
+        may_stay = any(is_pending(node) for rack in racks for node in rack.nodes)
+        leaves = "leaves, or is reserved for the control plane," if may_stay else "leaves"
+        text = f"cordon one of its active Nodes and end the work there: it {leaves} once it is idle"
+        yield Remedy(text, EndWork(names, 1), Promise.ENDS if may_stay else Promise.GONE)
     else:
         names = tuple(node.name for node in first)
         nodes = "the active Node" if len(names) == 1 else f"all {count} active Nodes"

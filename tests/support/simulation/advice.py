@@ -586,10 +586,10 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
             _respecify(world, trial.pool, lifecycle={"scaleDownStrategy": "PreferIdle"})
         case EndWork(nodes, count):
             # Otherwise a Pod that waits begins there at once, and the Node does not become idle.
-            closed = {node.name for node in facts.nodes if node.removal or node.reserved}
+            closed = {node.name for node in facts.nodes if node.cordon or node.reserved}
+            closed |= {node.name for node in facts.nodes if node.removal}
             for node in nodes[:count]:
-                # A Node that waits for its reservation is cordoned already.
-                if node not in closed and trial.cause.kind != "Cordon":
+                if node not in closed:
                     _send(world, "CordonNode", own, {"node": node})
                 _end_work(world, facts.zone, own, node)
         case DrainNode(node, force, after_work):
