@@ -9,6 +9,7 @@ from nodepool.contract import events as on
 from nodepool.contract.health import READY
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.observations import ConditionSeen
+from nodepool.contract.phases import RESTARTING
 from nodepool.service import Context
 from nodepool.state.values import replace
 
@@ -85,8 +86,6 @@ def _fold_event(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
             assert_never(event)
 
 
-RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
-"""The phases that have deadlines of their own: the silence of a Node counts after them."""
 REPORTED_MAX = 32
 """The maximum number of reported conditions of a Node; there are fewer kinds of problems."""
 

@@ -21,6 +21,7 @@ from nodepool.contract.model import (
     Taint,
 )
 from nodepool.contract.node_states import MachineState
+from nodepool.contract.phases import RESTARTING
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.reboots import RebootedFor
 from nodepool.placement.machines import Machine
@@ -323,7 +324,7 @@ class NodeObject:
         is_drained = self.phase is NodePhase.CORDONED and not self.active
         if self.action is None or (self.action is NodeAction.DRAIN and is_drained):
             return ""
-        outside = self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+        outside = self.phase in RESTARTING
         return "PhaseState" if outside else "PendingPhaseState"
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from nodepool.contract.cordons import is_by_command, is_for_rack, is_own, split_causes
+from nodepool.contract.phases import RESTARTING
 from nodepool.explanation.facts import Facts
-from nodepool.explanation.node_facts import RESTARTING, NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import EndWork, Remedy, UncordonNodes, Wait
 from nodepool.explanation.reservation_remedies import waits_for_work

@@ -6,9 +6,8 @@ from typing import Final
 
 from nodepool.contract.cordons import is_for_reboot, split_causes
 from nodepool.contract.health import cordon_cause
+from nodepool.contract.phases import RESTARTING
 
-RESTARTING: Final = ("rebooting", "verifying")
-"""The phases in which a Node is being cured."""
 NOT_READY: Final = cordon_cause("Ready")
 """The problem of a Node whose machine does not answer."""
 

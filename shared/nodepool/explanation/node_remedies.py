@@ -7,6 +7,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.health import BEGINS_AT, BY_TYPE, ENDS_BELOW, WIDE_FROM, cordon_cause
 from nodepool.contract.health import Remedy as Cure
 from nodepool.contract.moments import rfc3339
+from nodepool.contract.phases import RESTARTING
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.leaving import (
     NAMED_MAX,
@@ -19,7 +20,7 @@ from nodepool.explanation.leaving import (
     keeps_surplus,
     racks_to_empty,
 )
-from nodepool.explanation.node_facts import RESTARTING, NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.outlook import foretell, gets_none, surplus_before
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (

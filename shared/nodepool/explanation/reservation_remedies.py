@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from nodepool.contract.cordons import can_be_reserved, can_be_reserved_uncordoned, split_causes
 from nodepool.contract.node_failures import RESERVATION_PENDING
+from nodepool.contract.phases import RESTARTING
 from nodepool.explanation.facts import Facts
-from nodepool.explanation.node_facts import RESTARTING, NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.outlook import fits_target, stays_usable
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import EndWork, Remedy, Unreserve

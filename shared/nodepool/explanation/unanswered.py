@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from nodepool.contract.conditions import Capacity, Validated
+from nodepool.contract.phases import RESTARTING
 from nodepool.contract.timetable import GONE_AFTER, GRACE_MAX_S
 from nodepool.explanation.facts import Check, Facts, Step, StepName
-from nodepool.explanation.node_facts import RESTARTING, NodeFacts
+from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.sharing import rack_of
 
 ANSWERS_WITHIN: Final = timedelta(seconds=15)
@@ -123,9 +124,8 @@ def lacks_spot_nodes(facts: Facts) -> bool:
     if facts.has_affinity or has_failed(facts) or facts.missing != facts.allowed - facts.held:
         return False
     # Machines that are being wiped or given back come before the machine of any spot Node.
-    if machines.to_reclaim or machines.reclaimed or machines.zap:
-        return False
-    if any(node.removal for node in facts.nodes):
+    comes = machines.to_reclaim or machines.reclaimed or machines.zap
+    if comes or any(node.removal for node in facts.nodes):
         return False
     is_known = machines.assigned <= facts.held + sum(peer.held for peer in facts.peers)
     is_settled = not any(peer.leaving or peer.deleting for peer in facts.peers)

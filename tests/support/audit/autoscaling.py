@@ -19,10 +19,10 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, NodePoolSpec
+from nodepool.contract.phases import RESTARTING
 from nodepool.contract.pods import Pod, Toleration
 from support.audit.facts import Facts, Origin, Violation
 from support.audit.facts import Pool as PoolFacts
-from support.audit.health import RESTARTING
 
 COOL_DOWN = timedelta(minutes=10)
 """How long a target stands that a command has set, or the autoscaler has raised."""

@@ -26,14 +26,13 @@ from nodepool.contract.events import (
 from nodepool.contract.health import BY_TYPE, Remedy, is_problem
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
+from nodepool.contract.phases import RESTARTING
 from support.audit.facts import Facts, Origin, Stay, Violation
 
 ANSWER_MAX = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, or to reboot."""
 SETTLES_WITHIN = timedelta(minutes=10)
 """How long after a boot a problem that the reboot cures may last."""
-RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
-"""The phases of a Node that reboots, or is verified after a boot."""
 
 
 def note(facts: Facts, message: Message, origin: Origin) -> None:

@@ -16,6 +16,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.phases import RESTARTING
 from support.audit import health, preemption
 from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
 
@@ -138,7 +139,7 @@ def _check_deletion(facts: Facts, stay: Stay, origin: Origin) -> None:
     stay.overdue = stay.overdue or preemption.is_over(facts, stay, origin)
     if not stay.is_leaving(origin.cause):
         raise Violation(f"{stay.machine} is deleted without a request to remove it")
-    restarts = stay.phase in health.RESTARTING
+    restarts = stay.phase in RESTARTING
     if stay.is_registered and stay.phase != NodePhase.DRAINING and not (stay.overdue or restarts):
         raise Violation(f"{stay.machine} is deleted when {stay.phase}")
     begun = stay.in_progress or stay.overdue or stay.goes_with_pool or restarts

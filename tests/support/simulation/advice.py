@@ -26,6 +26,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey, PoolPath, machine_key
 from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.phases import RESTARTING
 from nodepool.engine import bounds
 from nodepool.engine.world import World
 from nodepool.explanation.cause import Cause, Kind
@@ -33,7 +34,6 @@ from nodepool.explanation.cordon_remedies import count_unavailable
 from nodepool.explanation.documents import IN_SERVICE
 from nodepool.explanation.facts import Check, Facts
 from nodepool.explanation.leaving import surplus, without_lost
-from nodepool.explanation.node_facts import RESTARTING
 from nodepool.explanation.outlook import fits_target, stays_usable
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import (

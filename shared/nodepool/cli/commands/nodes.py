@@ -21,12 +21,12 @@ from nodepool.cli.output import full_name, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
 from nodepool.contract.documents import Document, condition, field, labels
+from nodepool.contract.phases import RESTARTING
 
 if TYPE_CHECKING:
     from nodepool.client import Client
     from nodepool.contract.events import CommandAccepted
 
-RESTARTING = ("rebooting", "verifying")
 CORDONED = ("cordoned", "draining")
 Change = Callable[["Client", str, str], "Awaitable[CommandAccepted]"]
 """Changes a Node, given the client, the NodePool's name and the Node's name."""
