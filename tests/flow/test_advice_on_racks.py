@@ -9,6 +9,7 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import (
+    DOMAIN,
     EAST,
     GB200,
     R1,
@@ -21,7 +22,9 @@ from flow.test_racks import (
     stop_pod,
     want,
 )
+from support.constants import RACK
 from support.harness import Harness
+from support.manifests import rack_affinity
 from support.paths import machine_path, zone_path
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
@@ -100,6 +103,38 @@ def test_a_rack_that_is_missing_is_advised_before_a_machine_that_will_be(
         "unhealthy Nodes are gone",
     ]
     assert domains(world) == {R1: 18, R2: 18}
+
+
+@pytest.mark.parametrize("is_repaired", [True, False], ids=["a repair", "a new machine"])
+def test_a_rack_is_said_to_need_more_machines_if_a_silent_node_is_lost_meanwhile(
+    world: WorldHarness, *, is_repaired: bool
+) -> None:
+    # given a rack that lacks a Node, and of which another one has just fallen silent
+    affinity = {} if is_repaired else {"affinity": rack_affinity("r1")}
+    given_rack(world, labels={RACK: "r1"})
+    want(world, 1, lifecycle=CURES, **affinity)
+    for node, fault in (("n1", "gpu-lost"), ("n2", "kubelet")):
+        path = machine_path(f"{EAST}/{world.machine_name(node)}")
+        world.send("BreakMachine", path, {"fault": fault})
+        world.pass_time(minutes=1)
+
+    # when the advice is followed, and the silent Node is lost
+    advised = capacity_helps(world)
+    if is_repaired:
+        repair(world, "n1")
+    else:
+        add(world, {"count": 1, "labels": {DOMAIN: R1, RACK: "r1"}})
+    back = domains(world)
+    world.pass_time(minutes=40)
+
+    change = f"repair machine n1 of NVLink domain {R1}"
+    if not is_repaired:
+        change = (
+            f"add 1 machine of NVLink domain {R1} that satisfies the node affinity to the zone: no "
+            "other completes its rack"
+        )
+    assert advised == [f"{change}; more are needed if a Node there that does not answer is lost"]
+    assert (back, domains(world)) == ({R1: 18}, {R1: 17})
 
 
 def test_a_rack_that_is_being_wiped_is_waited_for(world: WorldHarness) -> None:

@@ -80,13 +80,20 @@ def _complete(facts: Facts, domain: str, short: int, later: str = "") -> Iterato
         if not later:
             yield _await_wipe(wiped, f" of {of_domain(domain)}")
     elif len(names) >= count and not facts.has_affinity:
-        yield _repair(names[:count], domain, later + before)
+        yield _repair(names[:count], domain, later + before + _foresee_loss(facts, domain))
     else:
         machines = (
             f"{format_count(count, 'machine')} of {of_domain(domain)}{_fitting(facts, count)}"
         )
         text = f"add {machines} to the zone{before}: no other completes its rack{later}"
-        yield Remedy(text, AddMachines(count, domain))
+        yield Remedy(text + _foresee_loss(facts, domain), AddMachines(count, domain))
+
+
+def _foresee_loss(facts: Facts, domain: str) -> str:
+    """Return that a rack may lack more Nodes soon; empty if no such Node is known."""
+    staying = [node for node in facts.counted_nodes if node.domain == domain and not node.removal]
+    is_known = facts.cures and any(node.is_excused for node in staying)
+    return "; more are needed if a Node there that does not answer is lost" if is_known else ""
 
 
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:
