@@ -105,21 +105,27 @@ def test_a_rack_that_is_missing_is_advised_before_a_machine_that_will_be(
     assert domains(world) == {R1: 18, R2: 18}
 
 
+@pytest.mark.parametrize("cures", [True, False], ids=["by itself", "for its reboot"])
 @pytest.mark.parametrize("is_repaired", [True, False], ids=["a repair", "a new machine"])
 def test_a_rack_is_said_to_need_more_machines_if_a_silent_node_is_lost_meanwhile(
-    world: WorldHarness, *, is_repaired: bool
+    world: WorldHarness, *, is_repaired: bool, cures: bool
 ) -> None:
-    # given a rack that lacks a Node, and of which another one has just fallen silent
+    # given a rack that lacks a Node, and of which another one is silent, which is given up
     affinity = {} if is_repaired else {"affinity": rack_affinity("r1")}
     given_rack(world, labels={RACK: "r1"})
-    want(world, 1, lifecycle=CURES, **affinity)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": not cures}, **affinity)
     for node, fault in (("n1", "gpu-lost"), ("n2", "kubelet")):
         path = machine_path(f"{EAST}/{world.machine_name(node)}")
         world.send("BreakMachine", path, {"fault": fault})
         world.pass_time(minutes=1)
+    if not cures:
+        world.command_node("DrainNode", "train", "n1")
+        world.command_node("RebootNode", "train", "n2")
+        world.pass_time(minutes=1)
 
     # when the advice is followed, and the silent Node is lost
     advised = capacity_helps(world)
+    check_advice(world.world, Random(0), most=9)
     if is_repaired:
         repair(world, "n1")
     else:

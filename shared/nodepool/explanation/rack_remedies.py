@@ -90,10 +90,15 @@ def _complete(facts: Facts, domain: str, short: int, later: str = "") -> Iterato
 
 
 def _foresee_loss(facts: Facts, domain: str) -> str:
-    """Return that a rack may lack more Nodes soon; empty if no such Node is known."""
+    """Return that a rack may lack more Nodes soon; empty if no such Node is known.
+
+    A silent Node is given up if a command waits for its machine, or once it is unhealthy.
+    """
     staying = [node for node in facts.counted_nodes if node.domain == domain and not node.removal]
-    is_known = facts.cures and any(node.is_excused for node in staying)
-    return "; more are needed if a Node there that does not answer is lost" if is_known else ""
+    silent = [node for node in staying if node.is_silent]
+    if not any(node.answer_by is not None or facts.cures for node in silent):
+        return ""
+    return "; more are needed if a Node there that does not answer is lost"
 
 
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:

@@ -402,7 +402,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         case "Capacity":
             gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
             # Nodes that leave for triage leave all the same.
-            return gets_part and after.held > without_lost(before).held
+            kept = without_lost(before).held - _count_lost(trial, after)
+            return gets_part and after.held > kept
         case "Removal":
             is_enough = isinstance(action, ScaleTo) and after.current <= after.target
             return is_enough or after.held < before.held
@@ -412,6 +413,15 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             return has_left or _unhealthy(after) < _unhealthy(before) | _reprieved(before, after)
         case _:
             return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
+
+
+def _count_lost(trial: Trial, after: Facts) -> int:
+    """Return how many silent Nodes are lost, after which more is needed as was said."""
+    if "more are needed if" not in trial.remedy.text:
+        return 0
+    stayed = {node.name for node in trial.facts.counted_nodes if node.is_silent}
+    stayed -= {node.name for node in trial.facts.nodes if node.removal}
+    return len(stayed - {node.name for node in after.nodes})
 
 
 def _has_harmed(trial: Trial, after: Facts) -> bool:
