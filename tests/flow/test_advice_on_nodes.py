@@ -128,6 +128,35 @@ def test_a_drained_node_is_not_said_to_be_replaced_by_what_another_node_that_lea
     assert world.node_counts("train").current == 2
 
 
+def test_more_machines_are_said_to_be_needed_if_a_silent_node_is_lost_meanwhile(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lacks a Node, and of which a silent one waits for its reboot
+    world.given_data_center(machines=4)
+    world.apply("train", 4, lifecycle={"disableUnhealthyNodeEviction": True})
+    world.break_machines("n1", fault="gpu-lost")
+    world.break_machines("n2", fault="kubelet")
+    world.pass_time(minutes=12)
+    world.command_node("DrainNode", "train", "n1")
+    world.command_node("RebootNode", "train", "n2")
+    world.pass_time(minutes=1)
+
+    # when the advice is followed, and the silent Node is lost
+    advised = helps(world)[0]
+    check_advice(world.world, Random(0), most=9)
+    world.repair_machines("n1")
+    back = world.node_counts("train").current
+    world.pass_time(minutes=40)
+
+    more = "; more are needed if a Node that does not answer is lost"
+    assert advised == (
+        f"repair 1 of 1 machine out of service{more}",
+        f"add 1 machine of the type to the zone{more}",
+        "scale train to 3, what it has",
+    )
+    assert (back, world.node_counts("train").current) == (4, 3)
+
+
 def test_a_free_machine_is_not_denied_since_another_node_leaves_later(world: WorldHarness) -> None:
     # given a Node that does not answer and is drained, an unhealthy one, and a machine for one
     world.given_data_center(machines=4)

@@ -111,9 +111,10 @@ def test_a_rack_is_said_to_need_more_machines_if_a_silent_node_is_lost_meanwhile
     world: WorldHarness, *, is_repaired: bool, cures: bool
 ) -> None:
     # given a rack that lacks a Node, and of which another one is silent, which is given up
-    affinity = {} if is_repaired else {"affinity": rack_affinity("r1")}
+    spec: dict[str, object] = {"lifecycle": {"disableUnhealthyNodeEviction": not cures}}
+    spec |= {} if is_repaired else {"affinity": rack_affinity("r1")}
     given_rack(world, labels={RACK: "r1"})
-    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": not cures}, **affinity)
+    want(world, 1, "train", **spec)
     for node, fault in (("n1", "gpu-lost"), ("n2", "kubelet")):
         path = machine_path(f"{EAST}/{world.machine_name(node)}")
         world.send("BreakMachine", path, {"fault": fault})
@@ -139,7 +140,7 @@ def test_a_rack_is_said_to_need_more_machines_if_a_silent_node_is_lost_meanwhile
             f"add 1 machine of NVLink domain {R1} that satisfies the node affinity to the zone: no "
             "other completes its rack"
         )
-    assert advised == [f"{change}; more are needed if a Node there that does not answer is lost"]
+    assert advised == [f"{change}; more are needed if a Node that does not answer is lost"]
     assert (back, domains(world)) == ({R1: 18}, {R1: 17})
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.leaving import is_blocked, keep_nodes, without_lost
-from nodepool.explanation.outlook import count_pending, gets_none
+from nodepool.explanation.outlook import count_pending, foresee_loss, gets_none
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -133,13 +133,14 @@ def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
         before = f", up to {min(more, count)} of them for what is served before it"
     if wiped:
         before += f"; {wiped} more {verb} being wiped"
+    before += foresee_loss(facts)
     if not facts.has_affinity:
         if count <= machines.triage:
             broken = f"{format_count(machines.triage, 'machine')} out of service"
             yield Remedy(f"repair {count} of {broken}{before}", RepairMachines(count))
         if count <= machines.to_reclaim - machines.held_out:
             text = f"return {count} of {format_count(machines.to_reclaim, 'reclaimed machine')}"
-            yield Remedy(text, ReturnMachines(count))
+            yield Remedy(text + foresee_loss(facts), ReturnMachines(count))
     which = "that satisfy the node affinity" if facts.has_affinity else "of the type"
     verb = which.replace("satisfy", "satisfies") if count == 1 else which
     yield Remedy(

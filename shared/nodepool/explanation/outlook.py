@@ -95,6 +95,19 @@ def surplus_before(facts: Facts, node: NodeFacts, *, is_cured: bool) -> list[Nod
     return surplus if not is_cured or _waits_for_work(facts, node) else []
 
 
+def foresee_loss(facts: Facts, domain: str = "") -> str:
+    """Return that more machines may be needed soon; empty if no Node is known that may be lost.
+
+    A silent Node is given up if a command waits for its machine, or once it is unhealthy.
+    domain: the NVLink domain that the machines are for; empty for any.
+    """
+    staying = [node for node in facts.counted_nodes if not node.removal]
+    silent = [node for node in staying if node.is_silent and domain in ("", node.domain)]
+    if not any(node.answer_by is not None or facts.cures for node in silent):
+        return ""
+    return "; more are needed if a Node that does not answer is lost"
+
+
 def stays_usable(facts: Facts) -> bool:
     """Return whether a Node that comes back to a NodePool does not give way at once.
 

@@ -11,7 +11,7 @@ from typing import Final
 from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.leaving import SCALE_DOWN, without_lost
-from nodepool.explanation.outlook import count_pending
+from nodepool.explanation.outlook import count_pending, foresee_loss
 from nodepool.explanation.remedies import (
     AddMachines,
     Remedy,
@@ -80,25 +80,13 @@ def _complete(facts: Facts, domain: str, short: int, later: str = "") -> Iterato
         if not later:
             yield _await_wipe(wiped, f" of {of_domain(domain)}")
     elif len(names) >= count and not facts.has_affinity:
-        yield _repair(names[:count], domain, later + before + _foresee_loss(facts, domain))
+        yield _repair(names[:count], domain, later + before + foresee_loss(facts, domain))
     else:
         machines = (
             f"{format_count(count, 'machine')} of {of_domain(domain)}{_fitting(facts, count)}"
         )
         text = f"add {machines} to the zone{before}: no other completes its rack{later}"
-        yield Remedy(text + _foresee_loss(facts, domain), AddMachines(count, domain))
-
-
-def _foresee_loss(facts: Facts, domain: str) -> str:
-    """Return that a rack may lack more Nodes soon; empty if no such Node is known.
-
-    A silent Node is given up if a command waits for its machine, or once it is unhealthy.
-    """
-    staying = [node for node in facts.counted_nodes if node.domain == domain and not node.removal]
-    silent = [node for node in staying if node.is_silent]
-    if not any(node.answer_by is not None or facts.cures for node in silent):
-        return ""
-    return "; more are needed if a Node there that does not answer is lost"
+        yield Remedy(text + foresee_loss(facts, domain), AddMachines(count, domain))
 
 
 def _to_complete(facts: Facts) -> Iterator[tuple[str, int]]:

@@ -75,6 +75,8 @@ if TYPE_CHECKING:
 COUNTED = re.compile(r"\d+ of \d+: |\d+ (?:is|are) to leave")
 """How many Nodes of a surplus are waited for, or leave by themselves."""
 CLOSED = re.compile(r"no work begins on NVLink domain (\S+) while ")
+MORE = "more are needed if a Node that does not answer is lost"
+"""What is said of machines that may not be enough."""
 A_WHILE = timedelta(hours=4)
 """Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
 
@@ -400,7 +402,8 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
         case "Quota":
             return any(_still_leaves(buckets, peer, trial) for peer in _awaited(trial))
         case "Capacity":
-            gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
+            gets_part = isinstance(action, Wait | DropAffinity) or MORE in trial.remedy.text
+            gets_part = gets_part or rack_of(before) > 1
             # Nodes that leave for triage leave all the same.
             kept = without_lost(before).held - _count_lost(trial, after)
             return gets_part and after.held > kept
@@ -417,7 +420,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
 
 def _count_lost(trial: Trial, after: Facts) -> int:
     """Return how many silent Nodes are lost, after which more is needed as was said."""
-    if "more are needed if" not in trial.remedy.text:
+    if MORE not in trial.remedy.text:
         return 0
     stayed = {node.name for node in trial.facts.counted_nodes if node.is_silent}
     stayed -= {node.name for node in trial.facts.nodes if node.removal}
