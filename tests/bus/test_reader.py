@@ -1,6 +1,8 @@
 """The reader on a real server: each message once and in order, whatever is killed or deleted."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -10,7 +12,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from bus.harness import PATIENCE_S, ROUNDS, connected, fill, read, restart, until
+from bus.harness import PATIENCE_S, ROUNDS, connected, fill, freeze, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
@@ -21,6 +23,7 @@ from nodepool.nats.log.reader import BUFFER_MAX, Reader
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.connection import Connection
 from nodepool.nats.wire.errors import Conflict, InDoubt
+from nodepool.nats.wire.waiting import cancel
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
 RESTARTS = 10
@@ -511,6 +514,36 @@ async def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: N
 
         # then the reader returns nothing, and has no consumer
         assert await reader.next(timeout_s=0.05) == []
+        assert await consumers(connection) == []
+
+
+async def test_a_reader_that_is_closed_while_it_creates_its_consumer_leaves_none(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection, connected(server.url) as other:
+        # given a program that hears of consumers
+        events = list[str]()
+
+        async def note(message: Msg) -> None:
+            events.append(message.subject.split(".")[4])
+
+        await other.subscribe("$JS.EVENT.ADVISORY.CONSUMER.*.>", cb=note)
+        await other.flush()
+
+        # and a stopped server, which has yet to read that a reader wants a consumer
+        assert server.pid is not None
+        freeze(server)
+        before = connection.stats["out_msgs"]
+        opening = asyncio.create_task(Reader(connection, STREAM, [WANTED]).open())
+        await until(lambda: connection.stats["out_msgs"] > before)
+
+        # when the reader is closed, and the server goes on
+        closing = asyncio.create_task(cancel(opening))
+        os.kill(server.pid, signal.SIGCONT)
+        await closing
+
+        # then no consumer stays that looks like that of a replica that hangs
+        await until(lambda: events == ["CREATED", "DELETED"])
         assert await consumers(connection) == []
 
 

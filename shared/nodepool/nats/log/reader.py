@@ -41,6 +41,8 @@ ASK_S = 0.1
 """The pause between two requests for the state of the stream."""
 HEARTBEAT_S = 1.0
 """The interval of heartbeats; a consumer that is silent for three intervals is created again."""
+CREATED_S = 1.0
+"""How long a reader that is closed waits for a consumer that it has requested."""
 SILENCE_S = 10.0
 """How long the server may take to send the messages that it has."""
 
@@ -101,6 +103,8 @@ class Reader:
         self._reading: asyncio.Task[None] | None = None
         self._attempt: asyncio.Timeout | None = None
         self._opened, self._hurried, self._asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     @property
     def pending(self) -> int:
@@ -159,7 +163,14 @@ class Reader:
         for listeners in (self._client.on_reconnect, self._client.on_server_lost):
             listeners[:] = [each for each in listeners if each not in own]
         if self._reading is not None:
-            await cancel(self._reading)
+            try:
+                # The server may create a consumer only after a request to delete it: with nobody to
+                # delete it later, it would look like that of a hanging replica for a minute.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CREATED_S):
+                        await self._settled.wait()
+            finally:
+                await cancel(self._reading)
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """Return the messages that have arrived, at least one; [] after `timeout_s` seconds."""
@@ -311,7 +322,11 @@ class Reader:
         if self.headers_only:
             config["headers_only"] = True
         opening = consume(self._client, self._stream, config, self._receive)
-        made = await stack.enter_async_context(opening)
+        self._settled.clear()
+        try:
+            made = await stack.enter_async_context(opening)
+        finally:
+            self._settled.set()
         self._remaining, self.heard_at = made.pending, time.monotonic()
         return made
 
