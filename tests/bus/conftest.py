@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import BINARY
+from bus.harness import BINARY, PATIENCE_S
 from nodepool.local.server import NatsServer
 from support.disks import small_disk
 from testbed.ports import free_port
+
+PATIENT = (
+    "nodepool.client.accepted.CATCH_UP_S",
+    "nodepool.client.doctor.examination.REPLY_S",
+    "nodepool.client.doctor.gateway.REPLICA_S",
+    "nodepool.client.doctor.reaching.PORT_S",
+    "nodepool.client.doctor.server.PERMISSION_S",
+)
+"""How long the read model, a port and a reply may take until users are told of it."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,6 +26,16 @@ def _settings_of_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have programs wait for others as long as a busy machine may take, and print no less then.
+
+    A story about what a program says when it has waited in vain sets its own limit.
+    """
+    for limit in PATIENT:
+        monkeypatch.setattr(limit, PATIENCE_S)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.accounts import ORG, OTHER_ORG, Guarded
-from bus.harness import ReplicaProcess, launched, serving, until
+from bus.harness import PATIENCE_S, ReplicaProcess, launched, serving, until
 from gateway.host.settings import GatewaySettings
 from gateway.main import Gateway
 from nodepool.auth.accounts import GATEWAY
@@ -21,6 +21,8 @@ from support.constants import H100
 from support.services import services
 from testbed.ports import free_port
 
+ANSWER_S = 2 * PATIENCE_S
+"""How long the last of a hundred queries may wait for those before it."""
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",
@@ -118,6 +120,6 @@ async def user(server: Guarded, name: str) -> AsyncIterator[Connection]:
 
 async def ask(client: Connection, subject: str, **fields: object) -> dict[str, object]:
     """The reply to a command or query."""
-    reply = await client.request(subject, json.dumps(fields).encode(), timeout=15)
+    reply = await client.request(subject, json.dumps(fields).encode(), timeout=ANSWER_S)
     answer: dict[str, object] = json.loads(reply.data)
     return answer

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bus.accounts import SERVER, VIOLATION
+from bus.guarded_gateway import ask
 from bus.harness import BINARY, limit, outcome, outcomes, send, serving, unreachable, until
 from gateway.host.settings import GatewaySettings
 from gateway.main import Gateway
@@ -162,13 +163,6 @@ async def prepared(installation: Installation) -> None:
         await installation.auth(f"add-user {org} vera --role viewer")
         await installation.auth(f"add-user {org} edith --role editor")
         await installation.auth(f"add-agent {org} prod")
-
-
-async def ask(client: Connection, subject: str, **fields: object) -> dict[str, object]:
-    """The reply to a command or query."""
-    reply = await client.request(subject, json.dumps(fields).encode(), timeout=15)
-    answer: dict[str, object] = json.loads(reply.data)
-    return answer
 
 
 async def names(client: Connection, org: str, position: object = 0) -> list[object]:

@@ -88,7 +88,7 @@ async def test_the_pages_show_what_the_organisation_has_and_why_it_lacks_nodes(
         train = await read_until(browser, TRAIN, "nothing blocks it", "CWNodeRegistered")
         node = re.search(rf'href="(/nodes/{CLUSTER}/[^"/]+)"', train)
         assert node is not None
-        assert "CWNodeRegistered" in (await browser.get(node[1])).text
+        await read_until(browser, node[1], "CWNodeRegistered")
         assert 'value="yes" checked' in (await browser.get(f"{node[1]}/drain?force=yes")).text
         assert " checked" not in (await browser.get(f"{node[1]}/drain")).text.split("</form>")[-2]
 
@@ -163,8 +163,7 @@ async def test_a_form_does_what_it_says_in_the_name_of_its_user(tmp_path: Path) 
 
         # when it is scaled, then its target is another one
         pool = f"/nodepools/{CLUSTER}/nightly"
-        plan = await browser.get(f"{pool}/scale?target=1")
-        assert "+   targetNodes: 1" in plan.text
+        await read_until(browser, f"{pool}/scale?target=1", "+   targetNodes: 1")
         high = await browser.post(f"{pool}/scale", {"target": "9", "do": "check"})
         assert "Would wait for quota" in high.text
         assert "Would be accepted" not in high.text
@@ -237,6 +236,7 @@ async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -
         assert page["cache-control"] == "no-store"
 
         # and a form of another site, of no known site, or of another session changes nothing
+        await read_until(stranger, TRAIN, "At target")
         scaled = {"target": "7", "before": "1", "do": "scale"}
         path = f"{TRAIN}/scale"
         for site in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
@@ -269,7 +269,7 @@ async def test_nobody_comes_in_or_does_anything_by_another_way(tmp_path: Path) -
 
         # and a viewer is offered nothing that changes anything, and may send none of it
         viewer = await world.browser("viewer")
-        shown = await read_until(viewer, TRAIN, "train")
+        shown = await read_until(viewer, TRAIN, "At target")
         assert "/scale" not in shown
         assert "/delete" not in shown
         for action in ("/create", f"{TRAIN}/scale", f"{TRAIN}/delete"):

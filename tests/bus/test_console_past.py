@@ -169,7 +169,7 @@ async def test_preemptions_and_capacity_are_shown_as_they_were_at_a_moment(tmp_p
         owner = await world.browser("owner")
         await read_until(owner, "/preemptions", "1 Node is being preempted")
         wanted = f"type={A100}&count=6"
-        assert "Likely available" in (await owner.get(f"/capacity?{wanted}")).text
+        await read_until(owner, f"/capacity?{wanted}", "Likely available")
         then = await world.operator.events.newest_position()
 
         # when the Node is given back, and the machines are taken

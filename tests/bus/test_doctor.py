@@ -41,14 +41,6 @@ Report = dict[str, tuple[str, str]]
 """The status and the text of each finding, by its check."""
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the doctor wait as long for a port or a reply as a busy machine may take."""
-    monkeypatch.setattr("nodepool.client.doctor.reaching.PORT_S", PATIENCE_S)
-    monkeypatch.setattr("nodepool.client.doctor.server.PERMISSION_S", PATIENCE_S)
-    monkeypatch.setattr("nodepool.client.doctor.examination.REPLY_S", PATIENCE_S)
-
-
 async def doctor(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, Report]:
     """The exit code, and the findings."""
     capsys.readouterr()

@@ -90,7 +90,7 @@ async def test_a_reader_that_catches_up_without_filters_reads_all_that_is_strang
     async with connected(server.url) as connection, raw_sender(server.url) as sender:
         # given a long log with strange messages at its beginning
         count = await store_strange(sender, end=b".b.ScaleNodePool")
-        await fill(connection, [("np.cmd.a.b.c.D", b"")] * (BEHIND + 10))
+        await fill(connection, [("np.cmd.a.b.c.D", b"{}")] * (BEHIND + 10))
 
         # when it is read from the start
         reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"], wants=lambda _: True)

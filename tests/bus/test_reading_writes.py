@@ -11,7 +11,7 @@ import pytest
 
 from bus.cli import Done
 from bus.harness import connected
-from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, ZONE, opened, say
+from bus.test_client import CLUSTER, CREATED, ORG, ZONE, opened, say
 from bus.tls import HOST, running
 from nodepool.cli.app import run
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
@@ -43,12 +43,6 @@ H100 = "gd-8xh100ib-i128"
 SOON_S = 0.3
 """A time limit for what is not to happen, shorter than the time that a reader waits."""
 NOTE = "the read model is behind the log: the newest changes may be missing here\n"
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has a reader wait for the read model as long as a busy machine may take."""
-    monkeypatch.setattr("nodepool.client.accepted.CATCH_UP_S", PATIENCE_S)
 
 
 def changed(name: str, team: str) -> NodePoolValidated:
@@ -107,7 +101,6 @@ READS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.usefixtures("patient")
 @READS
 @pytest.mark.parametrize(
     ("event", "left"),
@@ -174,7 +167,6 @@ CHANGES: list[tuple[Kind, str, Event]] = [
 ]
 
 
-@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("everywhere", [False, True], ids=["here", "everywhere"])
 @pytest.mark.parametrize(
     ("kind", "key", "event"), CHANGES, ids=[type(event).__name__ for *_, event in CHANGES]
@@ -200,7 +192,6 @@ async def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
         assert shown == [position]
 
 
-@pytest.mark.usefixtures("patient")
 async def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
     async with opened(server) as (client, connection):
         subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
@@ -241,8 +232,9 @@ async def test_nothing_is_waited_for_where_the_read_model_has_every_change(
 
 
 async def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
-    server: NatsServer, capsys: pytest.CaptureFixture[str]
+    server: NatsServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("nodepool.client.accepted.CATCH_UP_S", SOON_S)
     async with opened(server) as (client, connection):
         before = changed("p", "ml")
         await show(connection, before, await say(connection, before))
