@@ -185,6 +185,9 @@ async def _stock(operator: Client) -> None:
         await operator.quotas.set(ZONE, kind, count)
         add = AddMachines(zone=ZONE, instance_type=kind, count=count, boot_seconds=0)
         await operator.commands.send(add)
+    # A console that reads them later than its first page would show that there is no quota.
+    await operator.session.backend.catch_up("clusters")
+    await operator.session.backend.catch_up("quotas")
 
 
 def _write_keys(server: Guarded, folder: Path) -> Path:

@@ -12,7 +12,7 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from bus.harness import BINARY, until
+from bus.harness import BINARY, PATIENCE_S, until
 from gateway.host.settings import GatewaySettings
 from gateway.main import Gateway
 from nodepool.contract.actors import Member, members_text
@@ -149,4 +149,4 @@ def said(message: Msg) -> dict[str, object]:
 async def ask(client: Client, query: str, org: str = ORG, **fields: object) -> dict[str, object]:
     """The answer to a query."""
     subject = f"np.api.{org}.{query}"
-    return said(await client.request(subject, json.dumps(fields).encode(), timeout=20))
+    return said(await client.request(subject, json.dumps(fields).encode(), timeout=PATIENCE_S))

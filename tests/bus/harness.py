@@ -252,6 +252,13 @@ async def ended(runtime: Runtime[S, I, O]) -> None:
         await asyncio.wait([_TASKS[id(runtime)]])
 
 
+def lines_of(log: Path) -> list[dict[str, object]]:
+    """What a service has written to its log so far."""
+    # The last line may be one of which the rest is still in a buffer of the service.
+    whole, _, _ = log.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 class ReplicaProcess:
     """A replica of a service as a process of its own."""
 
@@ -270,9 +277,7 @@ class ReplicaProcess:
 
     def lines(self) -> list[dict[str, object]]:
         """What it has logged."""
-        # The last line may be one that is being written.
-        whole, _, _ = self.log.read_text().rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        return lines_of(self.log)
 
     def errors(self) -> str:
         """What it has written to standard error."""

@@ -20,7 +20,7 @@ from agent.main import Term, lease_of
 from agent.pools.sides import NOT_DELETED
 from bus.accounts import CLUSTER, ORG, Guarded, guarded_server
 from bus.guarded_gateway import MANIFEST, at_work, gateway_process, served
-from bus.harness import outcomes, read_all, until
+from bus.harness import lines_of, outcomes, read_all, until
 from bus.test_agent_recorder import Cluster, say
 from contracts.samples import sample
 from nodepool.auth.accounts import OPERATOR
@@ -70,8 +70,7 @@ async def agent_at(server: Guarded, folder: Path, progress: str = "") -> AsyncIt
 
 def warnings(log: Path) -> list[object]:
     """The lines of a log that are no mere information."""
-    lines = (json.loads(line) for line in log.read_text().splitlines())
-    return [line for line in lines if line["level"] not in ("debug", "info")]
+    return [line for line in lines_of(log) if line["level"] not in ("debug", "info")]
 
 
 async def test_all_that_the_agent_does_it_may_do_and_it_needs_the_gateway_alone(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.accounts import MEMBERS, ORG, OTHER_ORG, Guarded, guarded_server
-from bus.harness import limit, outcome, read_all, send, serving, until
+from bus.harness import PATIENCE_S, limit, outcome, read_all, send, serving, until
 from nodepool.auth.accounts import GATEWAY, OPERATOR
 from nodepool.contract.door import DOOR
 from nodepool.nats.log.api import request
@@ -151,7 +151,7 @@ async def test_the_reply_to_a_tenant_arrives_in_its_own_account_wherever_it_asks
         own = f"np.cmd.{ORG}.prod.train.DeleteNodePool"
         for reply in (*ELSEWHERE, own, "_INBOX_owner.x"):
             await owner.publish(COMMAND, b"{}", reply=reply)
-        answer = await owner.request(COMMAND, b"{}", timeout=10)
+        answer = await owner.request(COMMAND, b"{}", timeout=PATIENCE_S)
 
         # then only its own requests have a reply, and nothing has happened elsewhere
         assert json.loads(answer.data) == {"accepted": True}

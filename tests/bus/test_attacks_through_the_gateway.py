@@ -12,7 +12,7 @@ import pytest
 from bus.accounts import CLUSTER, ORG, OTHER_CLUSTER, OTHER_ORG, guarded_server
 from bus.asking import opened
 from bus.guarded_gateway import MANIFEST, ask, at_work, user
-from bus.harness import read_all, until
+from bus.harness import PATIENCE_S, read_all, until
 from gateway.host.door import NEW_OBJECT_BYTES
 from gateway.host.history import READERS_MAX, WAITING_MAX
 from gateway.host.settings import GatewaySettings
@@ -69,7 +69,7 @@ def asked(
 
 async def error_in(reader: asyncio.StreamReader) -> str:
     """The first error that the server writes on a connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return await _error_in(reader)
 
 

@@ -14,7 +14,7 @@ import pytest
 from nats.aio.client import Client as NatsClient
 
 from bus.front_door import ORG, OTHER, FrontDoor, ask, front_door, gateway_at, said
-from bus.harness import outcome, serving
+from bus.harness import PATIENCE_S, outcome, serving
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.client.audit import Wanted
@@ -56,12 +56,14 @@ class Story:
     async def send(self, subject: str, content: object, **headers: str) -> dict[str, object]:
         """Sends a command through the front door; the outcome, as it is stored."""
         text = json.dumps(content).encode()
-        reply = await self.editor.request(subject, text, timeout=10, headers=headers or None)
+        reply = await self.editor.request(
+            subject, text, timeout=PATIENCE_S, headers=headers or None
+        )
         return await outcome(self.bus, str(said(reply)["id"]))
 
     async def store(self, subject: str, content: object) -> int:
         """Sends a command through the front door; its position."""
-        reply = await self.editor.request(subject, json.dumps(content).encode(), timeout=10)
+        reply = await self.editor.request(subject, json.dumps(content).encode(), timeout=PATIENCE_S)
         return int(str(said(reply)["position"]))
 
     async def send_directly(self, subject: str, content: object) -> None:
@@ -172,7 +174,7 @@ async def test_who_has_deleted_a_nodepool_is_named_once_it_is_gone(
         serving(allocator, story.door, tmp_path / "3.log"),
         story.door.user("olga") as owner,
     ):
-        await owner.request(f"{TRAIN}.DeleteNodePool", b"{}", timeout=10)
+        await owner.request(f"{TRAIN}.DeleteNodePool", b"{}", timeout=PATIENCE_S)
 
         # when it is gone, and somebody looks for it
         where = ("--url", story.url, "--org", ORG, "--cluster", "prod")
@@ -235,7 +237,7 @@ async def test_a_forged_actor_is_shown_nowhere(story: Story) -> None:
     assert "olga" not in await story.nodepool("audit", "-o", "json")
     # and a field of the content is refused at the door
     refused = await story.editor.request(
-        f"{TRAIN}.ScaleNodePool", json.dumps({**data, "actor": FORGED}).encode(), timeout=10
+        f"{TRAIN}.ScaleNodePool", json.dumps({**data, "actor": FORGED}).encode(), timeout=PATIENCE_S
     )
     assert said(refused)["field"] == "actor"
 
@@ -326,7 +328,9 @@ async def test_a_user_cannot_ask_for_the_commands_of_others(
     story: Story, user: str, asked: dict[str, object], field: str
 ) -> None:
     async with story.door.user(user) as client:
-        reply = await client.request(f"np.api.{ORG}.Audit", json.dumps(asked).encode(), timeout=9)
+        reply = await client.request(
+            f"np.api.{ORG}.Audit", json.dumps(asked).encode(), timeout=PATIENCE_S
+        )
     answer = said(reply)
 
     assert answer["field"] == field

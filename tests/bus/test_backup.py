@@ -131,7 +131,7 @@ async def test_a_log_that_services_read_is_not_restored_over(
                 "error: stop the services first; at work are quota\n",
             )
 
-        await until(refused, within_s=5)
+        await until(refused)
 
 
 async def test_a_backup_that_is_not_whole_is_refused(

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bus.cli import FULL, H100, MANIFEST, ZONE, Nodepool, commands, environment, running
+from bus.harness import PATIENCE_S
 from nodepool.cli.app import run
 from nodepool.client import Client, Object
 from testbed.ports import free_port
 
 H200 = "gd-8xh200ib-i128"
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, serving
+from bus.harness import PATIENCE_S, connected, serving
 from nodepool.cli.names import EVENT
 from nodepool.cli.sources import EndOfList, watch
 from nodepool.client import (
@@ -54,7 +54,6 @@ MANIFEST = {
     "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1},
 }
 DELETE_OLD = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="p", resource_version="1")
-PATIENCE_S = 20.0
 SOON_S = 0.5
 """A time limit for what is not to happen."""
 LIMITS_S = (SOON_S, 5.0, PATIENCE_S)

@@ -203,7 +203,7 @@ async def test_services_that_commit_at_the_same_time_do_not_conflict(server: Nat
                 expected_sequence = await committer.commit(renamed)
 
         # when both are done
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(commit("one"), commit("two"))
 
         # then every commit of both lies in the log in one piece
@@ -277,7 +277,7 @@ async def test_a_commit_is_whole_or_not_there_however_often_the_server_is_killed
             await until(lambda goal=goal: commits >= goal or committing.done())
             await restart(server)
         enough.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await committing
 
         # then each batch lies in the log once, whole and in one piece
@@ -328,7 +328,7 @@ async def test_a_publisher_that_loses_its_connection_has_all_its_messages_in_dou
             results = await asyncio.gather(*sent, return_exceptions=True)
         assert {type(result) for result in results} == {InDoubt}
         await asyncio.to_thread(server.start)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert await publisher.publish("np.cmd.a.b.c.D", b"") > 0
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bus.harness import PATIENCE_S
+
 SHELLS = {
     "bash": (["bash", "--norc", "-i"], 'eval "$(nodepool completion bash)"'),
     "zsh": (
@@ -21,7 +23,6 @@ SHELLS = {
     ),
     "fish": (["fish", "--no-config", "-i"], "nodepool completion fish | source"),
 }
-PATIENCE_S = 20.0
 CONTROL = re.compile(r"\x1b\[[0-9;?>=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]|\x1b\][^\x07]*\x07")
 
 

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from nats.aio.client import Client
 
-from bus.harness import ROUNDS, connected, read, unreachable, until
+from bus.harness import PATIENCE_S, ROUNDS, connected, read, unreachable, until
 from bus.tls import encrypted, running
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
@@ -475,7 +475,7 @@ def web(folder: Path, settings: str) -> Iterator[str]:
 async def exchange(connection: Connection) -> None:
     """Stores messages of several sizes and reads them."""
     sizes = (0, 125, 126, 65_535, 65_536, 900_000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         config = {"name": "S", "subjects": ["s"]}
         await api.request(connection, "$JS.API.STREAM.CREATE.S", config)
         for size in sizes:

@@ -10,7 +10,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from bus.harness import BINARY, connected, outcome, read_all, serving
+from bus.harness import BINARY, PATIENCE_S, connected, outcome, read_all, serving
 from nodepool.cli.app import run
 from nodepool.client import Client as ControlPlane
 from nodepool.client import Refused
@@ -103,7 +103,7 @@ async def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
         await client.flush()
 
         # when it sends a command
-        await client.request(subject, content.replace(b'"c1"', b'"c2"'), timeout=10)
+        await client.request(subject, content.replace(b'"c1"', b'"c2"'), timeout=PATIENCE_S)
 
         # then that has its outcome, and nothing is believed
         assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"

@@ -10,7 +10,17 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from bus.harness import ReplicaProcess, connected, launched, limit, outcome, read_all, send, until
+from bus.harness import (
+    PATIENCE_S,
+    ReplicaProcess,
+    connected,
+    launched,
+    limit,
+    outcome,
+    read_all,
+    send,
+    until,
+)
 from bus.tls import HOST
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
@@ -149,7 +159,7 @@ async def _story(server: NatsServer, folder: Path, fault: Fault) -> Shown:
                     metrics = {name: replica.metric(text) for name, text in METRICS.items()}
                     await until(lambda: len(receiver.spans) >= 3)
                     replica.process.send_signal(signal.SIGTERM)
-                    assert await asyncio.to_thread(replica.process.wait, 20) == 0
+                    assert await asyncio.to_thread(replica.process.wait, PATIENCE_S) == 0
                     log = await read_all(direct)
                     lines = _lines(replica)
         commands = [each for each in log if each.subject.startswith("np.cmd.")]

@@ -20,7 +20,6 @@ from nodepool.nats.objects.snapshots import restore
 from quota.decide import SERVICE as QUOTA
 from support.constants import ZONE
 
-PATIENCE_S = 20
 TOKENS = {
     "no UTF-8": b"\xff\xfe",
     "half a character": b"\xe2\x82",

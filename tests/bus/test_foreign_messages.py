@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 from nats.js.errors import NoStreamResponseError
 
-from bus.harness import connected, fill, outcome, outcomes, read_all, send, serving, until
+from bus.harness import (
+    PATIENCE_S,
+    connected,
+    fill,
+    outcome,
+    outcomes,
+    read_all,
+    send,
+    serving,
+    until,
+)
 from contracts.samples import SAMPLES
 from nodepool.client import Client
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool, RegisterCluster
@@ -273,7 +283,7 @@ async def test_a_foreign_commit_record_before_each_command_keeps_none_from_being
             for number in range(1, 10):
                 await api.publish(connection, "np.commit.printer", record)
                 await send(connection, print_now(1), f"c{number}")
-            await until(lambda: runtime.replica.state.pages == 10)
+            await until(lambda: runtime.replica.state.pages == 10 and not runtime.committing)
             live, to = list(dump(runtime.replica.safe)), runtime.replica.expected_sequence
 
         # when the log is read from its beginning
@@ -300,7 +310,7 @@ async def test_a_wake_is_fired_whatever_ids_another_program_has_used(
             await send(connection, enqueue(3), "c1")
 
             # then it does it
-            await until(lambda: runtime.replica.state.pages == 3, within_s=10)
+            await until(lambda: runtime.replica.state.pages == 3)
 
 
 async def test_a_command_of_the_client_is_not_lost_where_another_sender_has_used_its_id(
@@ -312,7 +322,7 @@ async def test_a_command_of_the_client_is_not_lost_where_another_sender_has_used
         (quota,) = services("quota")
         async with (
             serving(quota, server, tmp_path / "one.log"),
-            Client(server.url, org="acme", cluster="prod", timeout_s=5) as client,
+            Client(server.url, org="acme", cluster="prod", timeout_s=PATIENCE_S) as client,
         ):
             headers = {"Nats-Msg-Id": "guessed"}
             await api.publish(connection, "np.cmd.evil._._.SetQuota", b"{}", headers)
@@ -338,7 +348,7 @@ async def test_a_command_of_any_sender_is_stored_where_its_id_was_used_a_moment_
             return await api.publish(connection, subject, b"{}", headers) > first
 
         # then the server takes it as soon as it has forgotten the other
-        await until(is_stored, within_s=2)
+        await until(is_stored)
 
 
 # --- a type that is not that of the subject -----------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from pydantic_core import to_json
 
 from aggregator.decide import SERVICE as AGGREGATOR
-from bus.harness import connected, outcome, read_all, send, serving, until
+from bus.harness import connected, lines_of, outcome, read_all, send, serving, until
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.host.runtime import Runtime
@@ -88,8 +88,8 @@ class Quotas:
     def reports(self) -> list[str]:
         """What the aggregator has logged about objects that it has set right."""
         self.aggregator.telemetry.log.info("read")  # Whatever is buffered is older.
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line["cause"] for line in lines if line["event"] == "read model repaired"]
+        lines = lines_of(self.log)
+        return [str(line["cause"]) for line in lines if line["event"] == "read model repaired"]
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 
 from bus.front_door import ORG, OTHER, USERS, FrontDoor, ask, front_door, gateway_at, said
-from bus.harness import connected, launched, outcomes, read_all, serving, until
+from bus.harness import PATIENCE_S, connected, launched, outcomes, read_all, serving, until
 from contracts.samples import sample
 from gateway.host.counting import COST
 from gateway.host.door import MESSAGE_BYTES, NEW_OBJECT_BYTES
@@ -75,7 +75,7 @@ def scale(id: str = "c1", target: int = 3, org: str = ORG) -> bytes:
 
 async def send(client: Client, subject: str, content: bytes, **headers: str) -> dict[str, object]:
     """What the gateway replies to a message."""
-    return said(await client.request(subject, content, timeout=10, headers=headers or None))
+    return said(await client.request(subject, content, timeout=PATIENCE_S, headers=headers or None))
 
 
 # Commands in.
@@ -214,7 +214,7 @@ async def test_a_refusal_names_the_field_and_the_fix(
 ) -> None:
     async with connected(door.url) as bus, gateway_at(door), door.user(user) as client:
         # given a message that must not come in, when a user sends it
-        message = await client.request(subject, content, timeout=10)
+        message = await client.request(subject, content, timeout=PATIENCE_S)
 
         # then the reply says what is wrong, and nothing is stored
         refusal = said(message)
@@ -304,7 +304,7 @@ async def test_nobody_can_forge_who_sends(door: FrontDoor, headers: bytes, is_st
         )
         assert client._transport is not None
         client._transport.write(line + headers + content + b"\r\n")
-        reply = said(await replies.next_msg(timeout=10))
+        reply = said(await replies.next_msg(timeout=PATIENCE_S))
 
         # then it is refused, or stored as what this user has sent
         actors = [json.loads(entry.content)["actor"] for entry in await read_all(bus)]
@@ -527,7 +527,7 @@ async def test_a_gateway_that_starts_again_knows_what_has_been_stored_within_the
             assert await send_some(0, 3) == [True] * 3
             for number in range(5):
                 subject = f"np.cmd.{ORG}.prod.p{number}.ScaleNodePool"
-                await bus.request(subject, scale(f"o{number}"), timeout=10)
+                await bus.request(subject, scale(f"o{number}"), timeout=PATIENCE_S)
 
         # when the gateway is replaced by another one
         async with gateway_at(door, bytes_per_hour=140_000) as gateway:
@@ -745,7 +745,8 @@ async def test_a_gateway_says_which_endpoints_it_has_and_how_they_are_used(door:
 
         # when the platform asks for services
         ping, info, stats = [
-            said(await bus.request(f"$SRV.{verb}", timeout=5)) for verb in ("PING", "INFO", "STATS")
+            said(await bus.request(f"$SRV.{verb}", timeout=PATIENCE_S))
+            for verb in ("PING", "INFO", "STATS")
         ]
 
         # then they say so as NATS services do

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bus.accounts import ORG, OTHER_ORG, guarded_server
 from bus.guarded_gateway import MANIFEST, ask, at_work, user
+from bus.harness import PATIENCE_S
 from nodepool.auth.accounts import OPERATOR
 from support.constants import H100, ZONE
 
@@ -39,7 +40,9 @@ async def test_the_rights_of_each_user_are_enough_and_the_server_denies_nothing(
                 selections=[{"instanceType": H100, "count": 1}],
             )
             foreign = await ask(other, f"np.api.{OTHER_ORG}.List", kind="nodepools")
-            info = json.loads((await operator.request("$SRV.INFO.gateway", timeout=10)).data)
+            info = json.loads(
+                (await operator.request("$SRV.INFO.gateway", timeout=PATIENCE_S)).data
+            )
 
         # then all is answered
         answers = (registered, applied, got, listed, events, found, foreign)

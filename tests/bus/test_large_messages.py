@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import BINARY, connected, outcome, read_all, send, serving, until
+from bus.harness import BINARY, connected, lines_of, outcome, read_all, send, serving, until
 from nodepool.client import Client, Refused
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import ID_MAX
@@ -31,8 +31,11 @@ MANIFEST = {
 
 def restarts(log: Path) -> list[object]:
     """Why sessions began anew, as a replica has logged it."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return [line["cause"] for line in lines if line["event"] in ("session restarts", "bus error")]
+    return [
+        line["cause"]
+        for line in lines_of(log)
+        if line["event"] in ("session restarts", "bus error")
+    ]
 
 
 async def test_the_largest_output_is_stored_with_the_longest_id(

@@ -1,7 +1,6 @@
 """Streams that are lost while services run, on a real server: they are made and filled again."""
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from bus.harness import (
     connected,
     launched,
     limit,
+    lines_of,
     outcome,
     outcomes,
     restart,
@@ -123,7 +123,7 @@ async def logged(log: Path, event: str) -> dict[str, object]:
     lines: list[dict[str, object]] = []
 
     def is_there() -> bool:
-        lines[:] = (json.loads(line) for line in log.read_text().splitlines())
+        lines[:] = lines_of(log)
         return event in [line["event"] for line in lines]
 
     await until(is_there)

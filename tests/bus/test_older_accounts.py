@@ -7,7 +7,7 @@ from nats.errors import NoRespondersError
 
 from bus.accounts import ORG, SYSTEM_USER, guarded_server
 from bus.guarded_gateway import at_work, listen, user
-from bus.harness import limit, outcome, read_all, send, until
+from bus.harness import PATIENCE_S, limit, outcome, read_all, send, until
 from nodepool.auth.accounts import OPERATOR, PLATFORM, SPEAKERS
 from nodepool.host.provision import reload_accounts
 from nodepool.nats.wire.connection import Connection
@@ -38,7 +38,7 @@ def _found(pattern: str, text: str) -> str:
 async def is_answered(viewer: Connection) -> bool:
     """Whether the gateway answers; it reconnects, as the server has moved it to another account."""
     try:
-        reply = await viewer.request(f"np.api.{ORG}.get", b"{}", timeout=10)
+        reply = await viewer.request(f"np.api.{ORG}.get", b"{}", timeout=PATIENCE_S)
     except NoRespondersError:
         return False
     return bool(reply.data)

@@ -10,7 +10,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from bus.harness import connected, serving
+from bus.harness import PATIENCE_S, connected, serving
 from nodepool.local.server import NatsServer
 from support.constants import H100, ZONE
 from support.services import services
@@ -48,7 +48,7 @@ async def send(
     await client.publish(
         subject, json.dumps(content).encode(), headers=headers or {"Nats-Msg-Id": id}
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         async for message in subscription.messages:
             envelope: dict[str, object] = json.loads(message.data)
             outcome = envelope["type"] in ("CommandAccepted", "CommandRefused")
@@ -147,7 +147,7 @@ async def test_a_query_published_as_bare_json_is_answered_on_the_bus(
         outcome = await send(client, "np.cmd.acme._._.FindCapacity", query, "where")
 
         # then an event with the id of that message has the zones, those with a cluster first
-        answer = json.loads((await answers.next_msg(timeout=20)).data)
+        answer = json.loads((await answers.next_msg(timeout=PATIENCE_S)).data)
         assert outcome["type"] == "CommandAccepted"
         assert answer["correlationid"] == "where"
         assert answer["data"]["selections"] == query["selections"]

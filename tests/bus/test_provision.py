@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import BINARY
+from bus.harness import BINARY, PATIENCE_S
 from nodepool.auth.accounts import GATEWAY, OPERATOR
 from nodepool.auth.users import new_member
 from nodepool.contract.door import door_of
@@ -61,7 +61,7 @@ async def test_a_new_organisation_has_its_door_and_the_log_is_there(tmp_path: Pa
         await gateway.subscribe(door_of(ASKED), cb=answer)
         await gateway.flush()
         alice = await connect(server.url, NAME, access=user)
-        assert (await alice.request(ASKED, b"{}", timeout=5)).data == b"{}"
+        assert (await alice.request(ASKED, b"{}", timeout=PATIENCE_S)).data == b"{}"
         for connection in (operator, gateway, alice):
             await connection.close()
 
@@ -123,7 +123,7 @@ async def test_a_user_comes_in_once_the_accounts_have_changed_and_a_revoked_one_
             server.auth.revoke(NAME, ORG)
 
             # then it was let in, and is cut off
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while user.is_connected:  # noqa: ASYNC110  # The client has no callback for it.
                     await asyncio.sleep(0.05)
             await user.close()

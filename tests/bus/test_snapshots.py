@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from bus.harness import connected, limit, outcome, restart, send, serving, until
+from bus.harness import connected, limit, lines_of, outcome, restart, send, serving, until
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import count_lines, dump
 from nodepool.host.hosting import AnyRuntime
@@ -300,6 +300,7 @@ async def test_a_service_that_is_to_ignore_its_snapshot_reads_all_of_the_log_and
 
             # and saves another snapshot in the place of that one, and says so
             await until(lambda: is_another(connection, before))
+            await until(lambda: logged(log, "snapshot saved", "position") != [])
         after = json.loads(await content(connection, MANIFEST))
         assert after["committed"] > committed
         assert logged(log, "snapshot not used", "cause") == ["NODEPOOL_SNAPSHOTS is ignore"]
@@ -325,8 +326,7 @@ async def is_another(connection: Connection, before: bytes) -> bool:
 
 def logged(log: Path, event: str, field: str) -> list[object]:
     """A field of each line of a log with this event."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return [line[field] for line in lines if line["event"] == event]
+    return [line[field] for line in lines_of(log) if line["event"] == event]
 
 
 async def test_a_whole_snapshot_of_this_log_is_used(server: NatsServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from bus.harness import BINARY, ReplicaProcess, launched, until
+from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched, until
 from nodepool.auth.folder import AuthFolder
 from nodepool.host.provision import prepare
 from nodepool.host.settings import Settings
@@ -90,5 +90,5 @@ def test_the_leader_shows_how_much_is_stored_and_what_the_server_may_store(tmp_p
         asyncio.run(until(lambda: shown(replica, "used") > 0 and shown(replica, "limit") > 0))
 
         # and the limit is that of the server
-        with urlopen(f"http://127.0.0.1:{monitor}/jsz", timeout=10) as response:
+        with urlopen(f"http://127.0.0.1:{monitor}/jsz", timeout=PATIENCE_S) as response:
             assert shown(replica, "limit") == json.load(response)["config"]["max_storage"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bus.harness import PATIENCE_S
 from nodepool.local.ports import HOST
 from nodepool.local.supervisor import Program, Restarts, ending, keep_running, last_line
 
-PATIENCE_S = 20
 PROGRAM = """
 import os, socket, sys
 with socket.create_connection(("127.0.0.1", int(os.environ["PORT"]))) as connection:

@@ -134,7 +134,7 @@ def stop(replicas: list[ReplicaProcess]) -> None:
     for replica in replicas:
         replica.process.send_signal(signal.SIGTERM)
     for replica in replicas:
-        assert replica.process.wait(20) == 0
+        assert replica.process.wait(PATIENCE_S) == 0
 
 
 def apply_by_command_line(server: NatsServer, receiver: Receiver, file: Path) -> None:

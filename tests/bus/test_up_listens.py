@@ -14,7 +14,7 @@ import nats
 import pytest
 
 from bus.cli import running
-from bus.harness import BINARY, unreachable
+from bus.harness import BINARY, PATIENCE_S, unreachable
 from nodepool.auth.folder import AuthFolder
 from nodepool.cli.app import run
 from nodepool.client import Client
@@ -32,7 +32,6 @@ ORG, EDITOR = "acme", "alice"
 CLEAR = (
     b'INFO {"server_id":"X","version":"2.15.1","max_payload":1048576,"proto":1,"headers":true}\r\n'
 )
-PATIENCE_S = 30.0
 
 
 async def test_others_come_in_with_tls_alone(

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bus.harness import BINARY, PAUSE_S
+from bus.harness import BINARY, PATIENCE_S, PAUSE_S
 from support.certificates import Certificates
 
-START_S = 20.0
 HOST = "127.0.0.1"
 
 
@@ -36,7 +35,7 @@ def running(folder: Path, port: int, settings: str) -> Iterator[int]:
 
 
 def _wait_for(port: int) -> None:
-    end = time.monotonic() + START_S
+    end = time.monotonic() + PATIENCE_S
     while True:
         try:
             socket.create_connection((HOST, port), timeout=1).close()

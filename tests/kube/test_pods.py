@@ -171,7 +171,7 @@ def test_a_budget_blocks_a_scale_down_until_it_allows_it(workloads: Workloads) -
     )
     blocked = Told("EvictionBlocked", f"Node {node} cannot evict Pod default/guarded: {refusal}")
     wait_until("the Pod says so", lambda: told(workloads, "Pod", "guarded") == [blocked], WITHIN_S)
-    assert told(workloads, "Node", node) == [blocked]
+    wait_until("and the Node", lambda: told(workloads, "Node", node) == [blocked], WITHIN_S)
     workloads.wait_for_verdict(
         "pods-budget",
         "AtTarget",

@@ -67,7 +67,7 @@ def test_an_agent_goes_on_with_a_bus_that_was_restored_from_an_older_backup(
         # then both sides have all NodePools again, changes come from one to the other
         wait_until("it is back", lambda: target(plane, "restored-since") == 0, WITHIN_S)
         takes_up(cluster, plane, "restored-kept", 2)
-        assert agent.obstacle() == ""
+        agent.wait_until_ready()
 
         # and the events of new ones are recorded, which lie where others were
         with a_pool(cluster, "restored-new"):
