@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import threading
@@ -22,6 +23,7 @@ from nodepool.nats.log.reader import Reader
 from nodepool.nats.log.streams import STREAM
 from nodepool.nats.wire.access import Access
 from nodepool.nats.wire.connection import SILENCE_S, Connection, connect
+from nodepool.nats.wire.errors import ServerUnreachable
 from nodepool.nats.wire.transports import TcpTransport
 from nodepool.nats.wire.waiting import RETRY_MAX_S, RETRY_S
 from nodepool.state.back_off import pause_s
@@ -516,6 +518,23 @@ async def test_a_server_with_tls_is_used_with_the_certificates_that_are_trusted(
         # and one that does not trust it says so
         reason = "its certificate is not trusted"
         assert reason in (await unreachable(url, reason)).reason
+
+
+async def test_a_connection_that_is_given_up_while_it_is_encrypted_is_closed() -> None:
+    # given a server that asks for TLS, and then says nothing
+    asked = json.dumps({"server_id": "x", "version": "2.15.1", "tls_required": True})
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"INFO {asked}\r\n".encode())
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with listening(serve) as port:
+        # when a connection is given up in the middle of that
+        # then that ends it
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(ServerUnreachable):
+                await connect(f"tls://{HOST}:{port}", "test", patience_s=0.3)
 
 
 @needs_openssl

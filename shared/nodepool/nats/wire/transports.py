@@ -47,13 +47,15 @@ class TcpTransport(transport.TcpTransport):
         reader = asyncio.StreamReader(limit=buffer_size)
         protocol = _EncryptedProtocol(reader)
         host = uri if isinstance(uri, str) else uri.hostname
+        plain, self._io_writer = self._io_writer, None
+        # `start_tls` closes the socket if it fails. Nobody may then wait until the writer from
+        # before is closed: its protocol is replaced, and never hears of that.
         async with asyncio.timeout(connect_timeout):
             transport = await loop.start_tls(
-                self._io_writer.transport, protocol, ssl_context, server_hostname=host
+                plain.transport, protocol, ssl_context, server_hostname=host
             )
         assert transport is not None
         reader.set_transport(transport)
-        # The client keeps the writer from before TLS, whose socket would stay open.
         self._io_reader = reader
         self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 
