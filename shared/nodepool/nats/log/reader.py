@@ -167,7 +167,7 @@ class Reader:
                 # The server may create a consumer only after a request to delete it: with nobody to
                 # delete it later, it would look like that of a hanging replica for a minute.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(CREATED_S):
+                    async with asyncio.timeout(CREATED_S if self._client.is_connected else 0):
                         await self._settled.wait()
             finally:
                 await cancel(self._reading)
