@@ -22,6 +22,7 @@ BLOCKING = """performance.getEntriesByType("resource")
 .filter(each => each.renderBlockingStatus === "blocking").map(each => each.name)"""
 LINE_PX = 30
 """Less than two lines of a command are high."""
+PAUSED = re.compile(r"^\s*Paused(, [0-9]+ new)?\s*$")
 SOON_S = 2.0
 """Within which time a change is on the screen, in seconds: a browser and all services share the
 machine with it."""
@@ -162,7 +163,8 @@ async def test_everything_can_be_done_by_keyboard(tmp_path: Path) -> None:
             await expect(age).not_to_have_text(relative)
             await page.keyboard.press("t")
             await page.keyboard.press("p")
-            await expect(page.locator("#live-word")).to_have_text("Paused")
+            # The NodePool still gets its Node, of which as much is new as has happened by then.
+            await expect(page.locator("#live-word")).to_have_text(PAUSED)
             await page.keyboard.press("p")
             await page.keyboard.press("y")
             await expect(page.locator("[data-copy]").first).to_have_text("Copied")
