@@ -213,7 +213,7 @@ async def test_a_row_that_stays_as_it_is_keeps_what_it_shows_also_after_a_pause(
             await world.operator.nodepools.scale("pool-3", 2)
             await owner.sees("2 of 2")
             await expect(owner.page.locator("tr[data-row]", has_text="1 of 1")).to_have_count(4)
-            assert await owner.page.locator("[data-same]").count() == 0
+            await expect(owner.page.locator("[data-same]")).to_have_count(0)
 
             # and when it is paused and goes on, then nothing is missing
             await owner.page.get_by_role("button", name="Pause", exact=True).click()
