@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bus.harness import (
+    PATIENCE_S,
     ROUNDS,
     connected,
     crash,
@@ -47,7 +48,6 @@ from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 
 Damage = Callable[[Connection], Awaitable[None]]
-SOON_S = 20.0
 SUBJECT = "np.cmd.acme._._.SetQuota"
 
 
@@ -497,7 +497,7 @@ async def test_a_service_that_became_due_while_it_was_stopped_is_woken_at_its_st
         await until(lambda: datetime.now(UTC) > due)
 
         # when it starts after that time
-        async with serving(ALARM, server, tmp_path / "two.log"), asyncio.timeout(SOON_S):
+        async with serving(ALARM, server, tmp_path / "two.log"), asyncio.timeout(PATIENCE_S):
             # then its event follows
             event = await first_event(connection, "QuotaSet")
             assert isinstance(event.data, QuotaSet)
@@ -576,7 +576,7 @@ async def test_a_service_that_becomes_due_while_the_server_is_gone_is_woken_when
         await asyncio.to_thread(server.start)
 
         # then its event follows
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             event = await first_event(connection, "QuotaSet")
         assert isinstance(event.data, QuotaSet)
 
@@ -624,7 +624,7 @@ async def test_a_replica_that_waits_for_a_server_stops_immediately(
 ) -> None:
     # given a replica that waits for a server
     await asyncio.to_thread(server.kill)
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         # when it is to stop
         async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
             assert not runtime.ready.is_set()

@@ -12,7 +12,7 @@ from typing import Self
 from nodepool.local.ports import HOST
 from testbed.ports import free_port
 
-BOUND_S = 10.0
+BOUND_S = 30.0
 CHUNK = 64 * 1024
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
