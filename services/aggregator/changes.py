@@ -212,7 +212,9 @@ def _node_reported(model: ReadModel, event: ConditionSeen, context: Context) -> 
     key = model.reported_node(event)
     if key is None:
         return model
-    after = nodes.set_reported_condition(model.nodes[key], event, context)
+    before = model.nodes[key]
+    after = nodes.set_reported_condition(before, event, context)
+    model = count_giving_way(model, before, after, context)
     pools_ = _named(model.pools, after, context) if after.is_busy else model.pools
     return replace(model, pools=pools_, nodes=model.nodes.set(key, after))
 

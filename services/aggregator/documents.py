@@ -260,5 +260,6 @@ def _capacity(item: CapacityObject) -> Document:
         **({"preemptingSince": rfc3339(since)} if since is not None else {}),
         **({"unwarned": item.unwarned} if item.unwarned else {}),
         **({"unmarked": item.unmarked} if item.unmarked else {}),
+        **({"unsure": item.unsure} if item.unsure else {}),
         "resourceVersion": str(item.version),
     }

@@ -1,8 +1,9 @@
 """The machines of the read model after an event, and the counts of their offering."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from aggregator import MachineReported, RealMachineSeen
 from aggregator.objects import CapacityObject, Faults, MachineStatus, NodeObject
@@ -115,28 +116,40 @@ def count_giving_way(
     model: ReadModel, before: NodeObject, after: NodeObject | None, context: Context
 ) -> ReadModel:
     """Return the read model after a change of a Node that may have to give way; None if it left."""
-    was_unwarned, is_unwarned = before.is_unwarned, after is not None and after.is_unwarned
-    was_unmarked, is_unmarked = before.is_unmarked, after is not None and after.is_unmarked
-    stages = [
-        (node.asked_since, node.preempted_since) if node is not None else (None, None)
-        for node in (before, after)
-    ]
-    is_same = stages[0] == stages[1] and was_unwarned is is_unwarned
-    if is_same and was_unmarked is is_unmarked:
+    old, new = _stage(before), _stage(after)
+    if old == new:
         return model
     key = offering_key(before.zone, before.instance_type)
     item = model.capacity[key]
-    is_giving = after is not None and after.asked_since is not None
+    has_moved = new.asked_since is not None and new[:-1] != old[:-1]
     item = replace(
         item,
         version=context.position,
-        giving_way=item.giving_way + is_giving - (before.asked_since is not None),
-        preempting_since=context.time if is_giving else item.preempting_since,
+        giving_way=item.giving_way + (new.asked_since is not None) - (old.asked_since is not None),
+        preempting_since=context.time if has_moved else item.preempting_since,
         # A snapshot of an earlier release has Nodes that it did not count.
-        unwarned=max(0, item.unwarned + is_unwarned - was_unwarned),
-        unmarked=max(0, item.unmarked + is_unmarked - was_unmarked),
+        unwarned=max(0, item.unwarned + new.is_unwarned - old.is_unwarned),
+        unmarked=max(0, item.unmarked + new.is_unmarked - old.is_unmarked),
+        unsure=max(0, item.unsure + new.is_unsure - old.is_unsure),
     )
     return replace(model, capacity=model.capacity.set(key, item))
+
+
+class _Stage(NamedTuple):
+    """What is counted about a Node that may have to give way."""
+
+    asked_since: datetime | None = None
+    preempted_since: datetime | None = None
+    is_unwarned: bool = False
+    is_unmarked: bool = False
+    is_unsure: bool = False
+
+
+def _stage(node: NodeObject | None) -> _Stage:
+    if node is None:
+        return _Stage()
+    since = node.asked_since, node.preempted_since
+    return _Stage(*since, node.is_unwarned, node.is_unmarked, node.is_unsure)
 
 
 def state_of(machine: Machine) -> MachineState:

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from immutables import Map
 
 from aggregator.real_machines import RealMachine
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
+from nodepool.contract.cordons import split_causes
 from nodepool.contract.events import SpecFault
-from nodepool.contract.health import READY, is_problem
+from nodepool.contract.health import READY, cordon_cause, is_problem
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
 from nodepool.contract.model import (
     NodeAction,
@@ -24,8 +25,11 @@ from nodepool.contract.node_states import MachineState
 from nodepool.contract.phases import RESTARTING
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.reboots import RebootedFor
+from nodepool.contract.well_known import CORDON_REASON
 from nodepool.placement.machines import Machine
 from nodepool.placement.racks import Counts, domain_of
+
+_NOT_READY: Final = cordon_cause(READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +315,16 @@ class NodeObject:
         return self.warned and self.removal is None
 
     @property
+    def is_unsure(self) -> bool:
+        """Return whether it is to give way and does not answer, so that it may be lost.
+
+        Nobody counts on its machine once its cordon says that its silence lasts.
+        """
+        if self.asked_since is None or self.phase is NodePhase.REBOOTING or not self.is_silent:
+            return False
+        return _NOT_READY not in split_causes(self.annotations.get(CORDON_REASON, ""))
+
+    @property
     def domain(self) -> str:
         """Return its NVLink domain, from its assignment on; empty if it has none."""
         return domain_of(self.labels)
@@ -362,6 +376,7 @@ class CapacityObject:
     zap: how many machines are being wiped.
     unwarned: how many of the Nodes that are to give way stay and have not been warned.
     unmarked: how many of them were warned, and are not marked by the lifecycle service yet.
+    unsure: how many of them do not answer, so that their machines may be lost.
     """
 
     zone: str
@@ -377,6 +392,7 @@ class CapacityObject:
     zap: int = 0
     unwarned: int = 0
     unmarked: int = 0
+    unsure: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from flow.test_explanations import explained, titles
+from flow.test_explanations import AWAITED, explained, titles
 from flow.test_racks import (
     DOMAIN,
     EAST,
@@ -155,6 +155,40 @@ def test_more_machines_are_said_to_be_needed_if_a_silent_node_is_lost_meanwhile(
         "scale train to 3, what it has",
     )
     assert (back, world.node_counts("train").current) == (4, 3)
+
+
+@pytest.mark.parametrize("org", ["acme", "umbrella"])
+@pytest.mark.parametrize("is_asked_first", [True, False])
+def test_a_spot_node_that_does_not_answer_is_not_said_to_bring_its_machine(
+    world: WorldHarness, org: str, *, is_asked_first: bool
+) -> None:
+    # given a spot Node that falls silent before it is asked to give way, or after that
+    world.given_data_center(machines=3)
+    world.given_cluster("other", org)
+    world.given_quota(5, org=org)
+    world.apply(f"{org}/other/cheap", 1, computeClass="spot")
+    world.apply("train", 2)
+    steps: list[Callable[[], object]] = [
+        lambda: world.scale("train", 4),
+        lambda: world.break_machines("n1", fault="hang", times=9),
+    ]
+    for step in steps if is_asked_first else reversed(steps):
+        before = helps(world)
+        step()
+        world.pass_time(minutes=1)
+
+    # when it is given up
+    silent = helps(world)
+    check_advice(world.world, Random(0), most=9)
+    world.pass_time(minutes=5)
+    given_up = helps(world)
+
+    # then its machine is counted on with a warning at first, and not at all from then on
+    one, two = (f"add {count} of the type to the zone" for count in ("1 machine", "2 machines"))
+    loss, keep = "; more are needed if a Node that does not answer is lost", "scale train to 2"
+    assert before == [(AWAITED, one, f"{keep}, what it has")] * is_asked_first
+    assert silent == [(AWAITED + loss, one + loss, f"{keep}, what it has")]
+    assert given_up == [(two, f"{keep}, what it has")]
 
 
 def test_a_free_machine_is_not_denied_since_another_node_leaves_later(world: WorldHarness) -> None:

@@ -94,3 +94,18 @@ def test_advice_is_not_blamed_for_an_unhealthy_node_that_stays_where_another_one
     # when the advice to drain the Node that stays is tried
     # then nobody is blamed that the other one stays in its place
     check_advice(world.world, Random(0), most=ALL)
+
+
+def test_advice_is_not_blamed_where_a_silent_spot_node_is_lost_as_was_said() -> None:
+    # given a silent spot Node that gives way to a NodePool, and another NodePool that waits
+    world = WorldHarness()
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("first", 1)
+    world.scale("first", 2)
+    world.apply("second", 1)
+    world.break_machines("n1", fault="hang", times=9)
+
+    # when its silence is known, then the machine that is added goes to the first NodePool
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=ALL)

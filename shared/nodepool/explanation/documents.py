@@ -263,12 +263,11 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         return None
     machines = list(machines)
     triage = [each for each in machines if each.state not in IN_SERVICE]
-    broken = [(each.name, each.cause, each.position) for each in triage[:BROKEN_MAX]]
     return Machines(
         free=number(capacity, "free"),
         assigned=number(capacity, "assigned"),
         triage=number(capacity, "triage"),
-        broken=tuple(broken),
+        broken=tuple((each.name, each.cause, each.position) for each in triage[:BROKEN_MAX]),
         reclaimed=number(capacity, "reclaimed"),
         to_reclaim=number(capacity, "toReclaim"),
         domains=_domains(machines, pool) if rack_size(pool.instance_type) else {},
@@ -278,6 +277,7 @@ def _machines(capacity: object, machines: Iterable[MachineFacts], pool: Facts) -
         zap=number(capacity, "zap"),
         unwarned=number(capacity, "unwarned"),
         unmarked=number(capacity, "unmarked"),
+        unsure=number(capacity, "unsure"),
         held_out=sum(each.is_held_out for each in machines),
     )
 

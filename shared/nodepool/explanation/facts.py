@@ -92,6 +92,7 @@ class Machines:
     giving_way, zap: how many are Nodes that are to give way, of all organisations, and are wiped.
     preempting_since: when the latest of them was asked, or its preemption began; None if unknown.
     unwarned, unmarked: how many of them were not warned yet; were warned and are not marked yet.
+    unsure: how many of them do not answer, so that their machines may be lost.
     held_out: how many of the reclaimed machines are out of service; those are returned last.
     """
 
@@ -109,6 +110,7 @@ class Machines:
     held_out: int = 0
     unwarned: int = 0
     unmarked: int = 0
+    unsure: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from nodepool.contract.counting import format_count
 from nodepool.explanation.facts import Facts, Machines
 from nodepool.explanation.leaving import is_blocked, keep_nodes, without_lost
 from nodepool.explanation.outlook import count_pending, foresee_loss, gets_none
+from nodepool.explanation.promises import Promise
 from nodepool.explanation.rack_remedies import rack_details, rack_remedies
 from nodepool.explanation.remedies import (
     AddMachines,
@@ -73,7 +74,9 @@ def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
         text = f"being preempted for it, which takes at most {GONE_MINUTES} minutes"
         if machines is not None and machines.unwarned:
             text = f"to give way for it, at most {GONE_MINUTES} minutes after a warning"
-        yield Remedy(f"wait: {comes} {nodes} {text}, and longer with a wipe", Wait())
+        text = f"wait: {comes} {nodes} {text}, and longer with a wipe{foresee_loss(facts)}"
+        is_sure = machines is None or machines.unsure < comes
+        yield Remedy(text, Wait(), Promise.ENDS if is_sure else Promise.NOTHING)
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
         there = format_count(machines.free, "machine")
         verb = "is" if machines.free == 1 else "are"

@@ -98,12 +98,14 @@ def surplus_before(facts: Facts, node: NodeFacts, *, is_cured: bool) -> list[Nod
 def foresee_loss(facts: Facts, domain: str = "") -> str:
     """Return that more machines may be needed soon; empty if no Node is known that may be lost.
 
-    A silent Node is given up if a command waits for its machine, or once it is unhealthy.
+    A silent Node is given up if a command waits for its machine, or once it is unhealthy. The
+    machine of a silent spot Node that gives way may go to triage instead of to a NodePool.
     domain: the NVLink domain that the machines are for; empty for any.
     """
     staying = [node for node in facts.counted_nodes if not node.removal]
     silent = [node for node in staying if node.is_silent and domain in ("", node.domain)]
-    if not any(node.answer_by is not None or facts.cures for node in silent):
+    is_awaited = facts.machines is not None and facts.machines.unsure > 0
+    if not is_awaited and not any(node.answer_by is not None or facts.cures for node in silent):
         return ""
     return "; more are needed if a Node that does not answer is lost"
 

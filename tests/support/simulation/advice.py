@@ -419,12 +419,17 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
 
 
 def _count_lost(trial: Trial, after: Facts) -> int:
-    """Return how many silent Nodes are lost, after which more is needed as was said."""
+    """Return how many silent Nodes are lost, after which more is needed as was said.
+
+    All silent spot Nodes that give way count, of whichever NodePool and organisation they are.
+    """
     if MORE not in trial.remedy.text:
         return 0
+    machines = trial.facts.machines
+    unsure = 0 if machines is None else machines.unsure
     stayed = {node.name for node in trial.facts.counted_nodes if node.is_silent}
     stayed -= {node.name for node in trial.facts.nodes if node.removal}
-    return len(stayed - {node.name for node in after.nodes})
+    return unsure + len(stayed - {node.name for node in after.nodes})
 
 
 def _has_harmed(trial: Trial, after: Facts) -> bool:
