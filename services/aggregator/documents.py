@@ -152,10 +152,12 @@ def _reboots(node: NodeObject) -> Document:
 
 
 def _unusable(node: NodeObject) -> Document:
-    """Return how a Node leaves, and whether the control plane has the Node."""
+    """Return how a Node leaves, since when it is cordoned, and who else has the Node."""
     since, asked, answer_by = node.preempted_since, node.asked_since, node.answer_by
     progressed = node.progressed if node.removal is not None else None
+    cordoned = node.cordoned_since if node.cordon_reason else None
     return {
+        **({"cordonedSince": rfc3339(cordoned)} if cordoned is not None else {}),
         **({"answerBy": rfc3339(answer_by)} if answer_by is not None else {}),
         **({"progressed": rfc3339(progressed)} if progressed is not None else {}),
         **({"preemptedSince": rfc3339(since)} if since is not None else {}),

@@ -126,7 +126,8 @@ def _follow_silence(
 
 def _with_silence_due(node: NodeObject, context: Context) -> NodeObject:
     """Return the Node; if it is silent, the lifecycle service has to say now what follows."""
-    return replace(node, silence_due=context.time if node.is_silent else None)
+    due = context.time if node.is_silent else None
+    return replace(node, silence_due=due, cordoned_since=context.time)
 
 
 def _give_way(node: NodeObject, event: GivesWay, context: Context) -> NodeObject:
@@ -176,6 +177,8 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
         rebooted_for=event.rebooted_for,
         version=context.position,
     )
+    if (after.cordon, after.cordon_reason) != (node.cordon, node.cordon_reason):
+        after = replace(after, cordoned_since=context.time)
     if node.phase in RESTARTING and after.phase not in RESTARTING:
         after = _with_silence_due(after, context)
     # The wait for an action and the action itself are two conditions, each with its own time.

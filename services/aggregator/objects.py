@@ -216,6 +216,8 @@ class NodeObject:
     phase: where it is between its assignment and its deletion.
     unschedulable: whether it is cordoned.
     cordon: the number of its last cordon.
+    cordoned_since: when its cordon, a cause of it, or whether it answers changed last; None if
+        unknown.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     forced: whether its drain waits for no Pod.
     labels, annotations, taints: its own in its cluster; before it has joined, only the labels of
@@ -283,6 +285,12 @@ class NodeObject:
     request: int = 0
     silence_due: datetime | None = None
     usable: bool = True
+    cordoned_since: datetime | None = None
+
+    @property
+    def cordon_reason(self) -> str:
+        """Return why it is cordoned; empty if it is not."""
+        return self.annotations.get(CORDON_REASON, "")
 
     @property
     def is_registered(self) -> bool:
@@ -322,7 +330,7 @@ class NodeObject:
         """
         if self.asked_since is None or self.phase is NodePhase.REBOOTING or not self.is_silent:
             return False
-        return _NOT_READY not in split_causes(self.annotations.get(CORDON_REASON, ""))
+        return _NOT_READY not in split_causes(self.cordon_reason)
 
     @property
     def domain(self) -> str:

@@ -1,5 +1,7 @@
 """Who is named as absent is who has to act next, and nobody else."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from flow.test_explanations import explained, titles
@@ -493,3 +495,46 @@ def test_the_lifecycle_service_is_named_if_a_machine_has_not_answered_a_command_
         "wait",
         "see that the lifecycle service runs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("ReserveNode", "wait until it has answered"), ("RebootNode", "wait until it has rebooted")],
+)
+def test_the_lifecycle_service_is_named_if_it_does_not_go_on_after_a_machine_has_answered(
+    world: WorldHarness, command: str, told: str
+) -> None:
+    # given an idle Node that was cordoned for a command while its machine was away
+    world.given_data_center()
+    world.apply("train", 1)
+    content = {"reservedDesired": "control-plane"} if command == "ReserveNode" else {}
+    with ExitStack() as away:
+        with world.paused("fleet"):
+            world.command_node(command, "train", "n1", **content)
+            away.enter_context(world.paused("lifecycle"))
+
+        # when the machine answers, and the lifecycle service does not
+        early = explained(world, "train", is_now=True).causes[0].helps
+        world.pass_time(minutes=1)
+        late = explained(world, "train", is_now=True).causes[0].helps
+
+    # then that service is named once it is late, and nothing is missing when it is at work again
+    assert [text.split(":")[0] for text in (*early, *late)] == [
+        told,
+        "see that the lifecycle service runs",
+    ]
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_no_service_is_named_while_a_machine_has_yet_to_answer_a_command(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+
+    with world.paused("fleet"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+        world.pass_time(minutes=1)
+        told = explained(world, "train", is_now=True).causes[0].helps
+
+    assert [text.split(":")[0] for text in told] == ["wait"]

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.conditions import Capacity, Quota, Reason
 from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.keys import CONTROL_PLANE
 from nodepool.contract.timetable import RELAPSE
+from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, Peer
 from nodepool.explanation.leaving import PREEMPTED
 from nodepool.explanation.node_facts import NodeFacts
@@ -26,9 +28,6 @@ BROKEN_MAX = 3
 POOL_LABEL = "compute.coreweave.com/node-pool"
 _SINCE = "lastTransitionTime"
 _GRANTED = ("status", "grantedNodes")
-CORDON_REASON = "node.coreweave.cloud/cordonReason"
-CONTROL_PLANE = "control-plane"
-"""The value of `status.reservedFor` for a Node that its NodePool cannot use."""
 IN_SERVICE = ("Free", "Assigned", "Reclaimed", "Zap", "")
 """The states of a machine that is not counted as in triage."""
 
@@ -223,8 +222,8 @@ def node_facts(node: object) -> NodeFacts:
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
         cordon=text(node, "metadata", "annotations", CORDON_REASON),
-        relapsed=at(node, "status", "rebootedFor") is not None
-        and any(_has_relapsed(node, kind, each) for kind, each in conditions.items()),
+        cordoned_since=moment(node, "status", "cordonedSince"),
+        relapsed=any(_has_relapsed(node, *each) for each in conditions.items()),
         reserved=text(node, "status", "reservedFor") == CONTROL_PLANE,
         domain=text(node, "metadata", "labels", NVLINK_DOMAIN),
     )

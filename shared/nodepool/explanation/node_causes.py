@@ -22,7 +22,7 @@ from nodepool.explanation.node_remedies import (
 from nodepool.explanation.outlook import gets_none, promise_missing
 from nodepool.explanation.promises import Promise
 from nodepool.explanation.remedies import Remedy, Wait, promise
-from nodepool.explanation.reservation_remedies import is_pending, reservation_remedies
+from nodepool.explanation.reservation_remedies import reservation_remedies
 from nodepool.explanation.unanswered import (
     ACTS_NEXT,
     ANSWERS_WITHIN,
@@ -211,7 +211,7 @@ def _cordon(facts: Facts) -> Iterator[Cause]:
     well = [node for node in facts.counted_nodes if not (node.problems or node.removal)]
     idle = [node for node in well if node.phase == "cordoned" and not node.active]
     # An idle Node is reserved as soon as its machine has answered.
-    awaited = [node for node in idle if node.answer_by is not None or is_pending(node)]
+    awaited = [node for node in idle if node.answer_by is not None or node.is_pending]
     nodes = [node for node in idle if is_by_command(split_causes(node.cordon))]
     nodes = [node for node in nodes if node not in awaited]
     told = {node.domain for node in nodes}

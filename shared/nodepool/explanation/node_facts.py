@@ -6,6 +6,7 @@ from typing import Final
 
 from nodepool.contract.cordons import is_for_reboot, split_causes
 from nodepool.contract.health import cordon_cause
+from nodepool.contract.node_failures import RESERVATION_PENDING
 from nodepool.contract.phases import RESTARTING
 
 NOT_READY: Final = cordon_cause("Ready")
@@ -30,6 +31,7 @@ class NodeFacts:
     silence_due: when the lifecycle service has to say next what follows from its silence.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     cordon: why it is cordoned, as its annotation says; empty if it is not cordoned.
+    cordoned_since: since when it is cordoned for that and answers; None if that is not known.
     relapsed: whether a problem came back so soon after a reboot that a reboot does not cure it.
     reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
     domain: its NVLink domain; empty if it has none.
@@ -58,6 +60,7 @@ class NodeFacts:
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
     cordon: str = ""
+    cordoned_since: datetime | None = None
     relapsed: bool = False
     reserved: bool = False
     domain: str = ""
@@ -75,6 +78,26 @@ class NodeFacts:
     @property
     def restarts(self) -> bool:
         """Return whether it restarts, or is idle and does so once its machine has answered."""
-        is_idle = self.phase == "cordoned" and not self.active and self.answer_by is None
-        is_next = is_idle and is_for_reboot(split_causes(self.cordon))
+        is_next = self.goes_on and is_for_reboot(split_causes(self.cordon))
         return is_next or self.phase in RESTARTING
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether it is cordoned until it is reserved for another user."""
+        return RESERVATION_PENDING in split_causes(self.cordon)
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether it is idle, and reboots or is reserved once its machine has answered."""
+        is_idle = self.phase == "cordoned" and not self.active and self.answer_by is None
+        return is_idle and (self.is_pending or is_for_reboot(split_causes(self.cordon)))
+
+    @property
+    def goes_on_since(self) -> datetime | None:
+        """Return since when it should go on, or have a time to answer; None if that is not known.
+
+        A Node that does not answer may have answered its cordon before, and does not go on.
+        """
+        if not self.goes_on or self.is_silent or self.cordoned_since is None:
+            return None
+        return max(self.cordoned_since, self.idle_since or self.cordoned_since)

@@ -34,7 +34,6 @@ from nodepool.explanation.remedies import (
     Wait,
     promise,
 )
-from nodepool.explanation.reservation_remedies import is_pending
 from nodepool.explanation.sharing import of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
 
@@ -270,7 +269,7 @@ def _empty(facts: Facts, racks: list[Rack]) -> Iterator[Remedy]:
     if rack_of(facts) == 1:
         names = tuple(node.name for rack in racks for node in rack.nodes)
         # A Node that is reserved once it is idle may stay, and counts no more.
-        may_stay = any(is_pending(node) for rack in racks for node in rack.nodes)
+        may_stay = any(node.is_pending for rack in racks for node in rack.nodes)
         leaves = "leaves, or is reserved for the control plane," if may_stay else "leaves"
         text = f"cordon one of its active Nodes and end the work there: it {leaves} once it is idle"
         yield Remedy(text, EndWork(names, 1), Promise.ENDS if may_stay else Promise.GONE)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from nodepool.contract.cordons import can_be_reserved, can_be_reserved_uncordoned, split_causes
-from nodepool.contract.node_failures import RESERVATION_PENDING
 from nodepool.contract.phases import RESTARTING
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.node_facts import NodeFacts
@@ -37,14 +36,9 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
         yield Remedy(text, action, Promise.COUNTED)
 
 
-def is_pending(node: NodeFacts) -> bool:
-    """Return whether a Node is cordoned until it is reserved for another user."""
-    return RESERVATION_PENDING in split_causes(node.cordon)
-
-
 def waits_for_work(node: NodeFacts) -> bool:
     """Return whether only work keeps a Node from being reserved for another user."""
-    return is_pending(node) and node.active and not (node.is_silent or node.phase in RESTARTING)
+    return node.is_pending and node.active and not (node.is_silent or node.phase in RESTARTING)
 
 
 def _can_be_reserved(node: NodeFacts) -> bool:

@@ -145,10 +145,9 @@ def unchosen_since(facts: Facts) -> datetime | None:
     if not all(_is_decided(facts, kind) for kind in CHECKED_BY) or count_unchosen(facts) <= 0:
         return None
     staying = [node for node in facts.counted_nodes if not node.removal]
-    active = [node.active for node in staying]
     # Only an idle Node may leave; for a type in racks, only a rack whose Nodes are all idle.
-    waits_for_idle = any(active) if rack_of(facts) > 1 else all(active)
-    if facts.idle_only and waits_for_idle:
+    waits_for_idle = any if rack_of(facts) > 1 else all
+    if facts.idle_only and waits_for_idle(node.active for node in staying):
         return None
     return latest(assigned_since(facts), *(node.idle_since for node in staying))
 
@@ -226,12 +225,13 @@ def is_neglected(facts: Facts, node: NodeFacts) -> bool:
     """Return whether the lifecycle service should have done more about a Node that stays.
 
     It cordons an unhealthy Node at once, and says when a silent Node is unhealthy, or that most
-    Nodes of its zone are silent; a machine that has not answered in time is given up.
+    Nodes of its zone are silent. It says at once until when a machine has to answer a cordon, and
+    gives the machine up after that.
     """
     if node.removal or has_failed(facts):
         return False
-    if node.answer_by is not None:
-        return is_late(facts, node.answer_by)
+    if (due := node.answer_by or node.goes_on_since) is not None:
+        return is_late(facts, due)
     if node.is_excused:
         is_counted = node.registered and node.phase not in RESTARTING
         return is_counted and is_late(facts, node.silence_due)
