@@ -96,6 +96,21 @@ def test_advice_is_not_blamed_for_an_unhealthy_node_that_stays_where_another_one
     check_advice(world.world, Random(0), most=ALL)
 
 
+def test_advice_is_not_blamed_for_a_spot_node_that_gives_way_to_who_loses_a_silent_node() -> None:
+    # given a spot NodePool that waits, and has a Node that the control plane uses
+    world = WorldHarness()
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+
+    # when a Node of another NodePool has just fallen silent, which nobody knows yet
+    world.break_machines("n2", fault="hang", times=9)
+
+    # then the advice to reserve its Node again is not blamed for what follows from that
+    check_advice(world.world, Random(0), most=ALL)
+
+
 def test_advice_is_not_blamed_where_a_silent_spot_node_is_lost_as_was_said() -> None:
     # given a silent spot Node that gives way to a NodePool, and another NodePool that waits
     world = WorldHarness()

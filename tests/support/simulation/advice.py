@@ -365,8 +365,9 @@ def _is_struck(before: "Machine", after: "Machine", trial: Trial) -> bool:
     """
     is_booting = before.restarting or (before.pool is not None and not before.joined)
     is_under_way = is_booting or before.verified_at is not None or before.wiped_at is not None
-    # A Node of another NodePool that falls silent for good may need the machines that come.
-    falls_silent = before.unknown_at is not None and trial.cause.kind == "Capacity"
+    # Who loses a Node that falls silent for good may need the machines that come, or a spot Node.
+    may_need = trial.cause.kind in ("Capacity", "Reservation")
+    falls_silent = before.unknown_at is not None and may_need
     took_fault = after.fault_times < before.fault_times
     return took_fault or falls_silent or (before.failing != "" and is_under_way)
 
