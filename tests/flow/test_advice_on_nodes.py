@@ -499,6 +499,26 @@ def test_a_deletion_says_until_when_it_waits_for_a_node_that_does_not_answer(
     assert world.node_pool("train") is None
 
 
+def test_a_spot_node_is_not_to_be_reserved_again_for_who_loses_a_silent_node(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that waits, and has a Node that the control plane uses
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+    before = helps(world, "cheap")[-1]
+
+    # when a silent Node of another NodePool is to be replaced, to which a spot Node would give way
+    world.break_machines("n2", fault="hang", times=9)
+    world.pass_time(minutes=6)
+    check_advice(world.world, Random(0), most=9)
+
+    # then the Node is not to be reserved for the organisation again
+    assert before == ("reserve n1 for the organisation again",)
+    assert helps(world, "cheap")[-1] == ()
+
+
 def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:
     # given a Node that is reserved for the control plane, and whose machine does not answer
     world.given_data_center(4, quota=4)

@@ -125,7 +125,9 @@ def stays_usable(facts: Facts) -> bool:
         for peer in facts.peers
         if peer.spot and 0 < peer.queue_position < facts.queue_position
     ]
-    return sum(before) >= facts.queue_position - 1
+    # Who is served before may not wait yet, but lose a Node soon.
+    comes_first = max(0, facts.machines_needed - (facts.allowed - facts.held)) - sum(before)
+    return sum(before) >= facts.queue_position - 1 and comes_first <= 0
 
 
 def count_pending(machines: Machines) -> int:
