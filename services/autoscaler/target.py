@@ -105,18 +105,22 @@ def _waiting(who: str, more: int, kept: int = 0) -> str:
 
 
 def _falls_at(pool: Pool) -> datetime | None:
-    """Return when a Node that it can do without has been idle, or been missing, for long enough."""
+    """Return when a Node that it can do without has been idle, or been missing, for long enough.
+
+    A lower target gives up Nodes that are missing or leave before any idle Node, so no idle Node
+    goes for it until those are given up or replaced.
+    """
     least, _ = pool.bounds
     target, nodes = pool.spec.target, pool.nodes
     if target <= least:
         return None
-    name = next(islice(nodes.idle, pool.surplus, None), None)
-    since = [nodes.nodes[name].since] if name is not None else []
-    if pool.short_since is not None:
-        since.append(pool.short_since)
-    if not since:
+    since = pool.short_since
+    if nodes.kept >= target:
+        name = next(islice(nodes.idle, pool.surplus, None), None)
+        since = nodes.nodes[name].since if name is not None else None
+    if since is None:
         return None
-    due = min(since) + UNNEEDED_AFTER
+    due = since + UNNEEDED_AFTER
     return due if pool.raised is None else max(due, pool.raised + DELAY_AFTER_ADD)
 
 
@@ -126,13 +130,11 @@ def _downward(pool: Pool, now: datetime) -> Advice:
     A Node that leaves for another reason, as it is preempted, is not given up before it has left.
     """
     (least, _), before, nodes = pool.bounds, pool.spec.target, pool.nodes
-    idle = 0
-    for name in nodes.idle:
+    given_up, idle = pool.missing, 0
+    for name in nodes.idle if nodes.kept >= before - given_up else ():
         if nodes.nodes[name].since + UNNEEDED_AFTER > now:
             break
         idle += 1
-    is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
-    given_up = 0 if is_awaited else pool.missing
     after = max(least, before + pool.surplus - given_up - idle)
     return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, given_up)}")
 

@@ -574,3 +574,39 @@ def test_an_idle_node_goes_beside_one_that_is_unhealthy_and_waits_for_its_pod(
         "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes",
         "targetNodes from 1 to 0: 1 Node has been idle for 10 minutes",
     ]
+
+
+def given_an_idle_node_beside_four_at_work(world: WorldHarness) -> list[str]:
+    """A spot NodePool on all machines, with a Node that became idle just now; the Nodes at work."""
+    world.given_data_center(machines=5)
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=8, computeClass="spot")
+    for number in range(5):
+        world.create_pod("train", f"p{number}", gpus=8)
+    world.pass_time(minutes=15)
+    (idle,) = (line.split()[2] for line in world.pod_changes("train") if "p4 Running" in line)
+    world.delete_pod("train", "p4")
+    return [node for node in world.nodes("train") if node != idle]
+
+
+@pytest.mark.parametrize("before", [3.5, 1])
+def test_an_idle_node_goes_only_after_those_that_are_missing_or_leave(
+    world: WorldHarness, before: float
+) -> None:
+    # given Nodes at work that are preempted shortly before another Node has been idle for its time
+    busy = given_an_idle_node_beside_four_at_work(world)
+    world.pass_time(minutes=10 - before)
+    for node in busy:
+        world.preempt("train", node)
+
+    # when the time of the idle Node is over, and later that of the Nodes that have left
+    world.apply("other", 4)
+    world.pass_time(minutes=before + 1)
+    early = target(world), reasons(world)[1:]
+    world.pass_time(minutes=20)
+
+    # then no Node is given up in the place of one that would stay for the lower target
+    assert early == (5, [])
+    assert (target(world), world.nodes("train")) == (0, [])
+    assert reasons(world)[1:] == [
+        "targetNodes from 5 to 0: 1 Node has been idle and 4 Nodes have been missing for 10 minutes"
+    ]
