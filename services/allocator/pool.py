@@ -47,7 +47,7 @@ class Pool(Claimant):
     scaled: the target at creation, or the target of the last announced scale-up or scale-down.
     shrinks_from: how many Nodes the last removal began with, or `scaled` if that was more; 0 once a
         scale-down is announced.
-    requested: how many Nodes it has announced to want, minus the Nodes that it has removed since.
+    requested: how many Nodes it has announced to want, minus those of them it has removed since.
     removals: how many removals of Nodes it has begun.
     removed: how many Nodes have left in the current removal; None if no removal is in progress.
     fault: the message of a `Settings` fault of the spec; empty without one. The validator reports a
@@ -238,7 +238,9 @@ def drop_node(pool: Pool, member: Member, event: Left) -> Pool:
     too_late = isinstance(event, on.CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
     if not (is_victim or too_late or pool.stage is Stage.DELETING):
         return pool
-    return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
+    # A Node that its reservation gave back may have been one more than was announced.
+    requested = max(pool.requested - 1, min(pool.requested, pool.held))
+    return replace(pool, removed=pool.removed + 1, requested=requested)
 
 
 def _mark_reported(pool: Pool, node: str) -> Pool:

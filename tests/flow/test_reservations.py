@@ -681,3 +681,28 @@ def test_a_node_that_is_given_back_is_no_victim_before_a_newer_node(world: World
 
     # then the newer of the idle Nodes leaves
     assert world.nodes("train") == ["n1", "n2"]
+
+
+def test_a_node_that_is_lost_after_another_was_given_back_is_not_requested_anew(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that lent a Node to the control plane, and had one too many as it came back
+    world.given_data_center(machines=5)
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    world.pass_time(minutes=5)
+    world.start_recording()
+
+    # when it loses a Node
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=1)
+
+    # then the Node is replaced, and the NodePool asks for no more Nodes than before
+    assert world.events("train") == [
+        "CWNodeCordoned n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodeAssigned n4",
+        "CWNodeRegistered n4",
+    ]
