@@ -61,7 +61,8 @@ class NodePoolObject:
         plane.
     granted: how many Nodes its quota allows.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
-    lost: the domains of its machines that went to triage from a rack and are not its Nodes again.
+    lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
+        for as long as the NodePool has the rack.
     fault: why its spec is invalid.
     conditions: its conditions by type; `aggregator.status` adds the messages that contain numbers.
     accepted: the deprecated condition Accepted.

@@ -2,6 +2,8 @@
 
 from typing import assert_never
 
+from immutables import Map
+
 from aggregator import CheckFailed, NodeLeft, Recovered
 from aggregator.objects import Autoscaled, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
@@ -237,10 +239,26 @@ def node_left(
         lost=put(pool.lost, node.name, domain or None),
     )
     if not node.usable:
-        return with_counts(replace(pool, away=pool.away - 1), context)
+        pool = _forget_rack(replace(pool, away=pool.away - 1), node.domain)
+        return with_counts(pool, context)
     if isinstance(event, on.CWNodeDeleted) and event.registered:
-        return with_counts(_in_domain(pool, node.domain, -1), context, current=-1)
+        pool = _forget_rack(_in_domain(pool, node.domain, -1), node.domain)
+        return with_counts(pool, context, current=-1)
+    # Until one of its Nodes has joined, a rack is known to be given up once no Node is on its way.
+    if not is_lost and pool.in_progress == 1:
+        pool = _forget_rack(pool, node.domain)
     return with_counts(pool, context, in_progress=-1)
+
+
+def _forget_rack(pool: NodePoolObject, domain: str) -> NodePoolObject:
+    """Return the NodePool without the lost machines of a rack of which it has no Node any more.
+
+    Such a rack is not completed: the NodePool gets whole racks instead.
+    """
+    if domain in pool.domains or domain not in pool.lost.values():
+        return pool
+    lost = {name: each for name, each in pool.lost.items() if each != domain}
+    return replace(pool, lost=Map(lost))
 
 
 def node_reserved(

@@ -334,6 +334,51 @@ def test_a_rack_gets_back_as_many_nodes_as_a_lowered_limit_leaves(world: WorldHa
     assert world.condition("train", "Capacity").startswith("True Sufficient")
 
 
+def lost_machines(world: WorldHarness) -> list[str]:
+    """The machines that the racks of the NodePool `train` lost, as its status names them."""
+    lost = part(world, "status").get("lostMachines", [])
+    assert isinstance(lost, list)
+    return [world.with_machine_numbers(machine["name"]) for machine in lost]
+
+
+def test_a_pool_names_no_lost_machine_of_a_rack_that_it_has_no_more(world: WorldHarness) -> None:
+    # given a rack that lost a machine
+    given_racks(world, 1)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    break_node(world, "n1", "gpu-lost")
+    lost = lost_machines(world)
+
+    # when the NodePool gives the rack up, and then wants a rack again
+    want(world, 0)
+    given_up = lost_machines(world)
+    add(world, {"count": 18, "inRacks": True})
+    want(world, 1)
+
+    assert lost == ["n1"]
+    assert given_up == []
+    assert (lost_machines(world), domains(world)) == ([], {R2: 18})
+
+
+def test_a_pool_names_no_lost_machine_of_a_rack_that_left_while_it_booted(
+    world: WorldHarness,
+) -> None:
+    # given a rack that boots, and loses a machine before any Node has joined
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 1, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 17, "labels": {DOMAIN: "a"}, "bootSeconds": 60})
+    break_boot(world, "n1")
+    want(world, 1)
+    lost = lost_machines(world)
+
+    # when the NodePool gives the rack up
+    want(world, 0)
+    world.pass_time(minutes=2)
+
+    assert (lost, world.nodes("train")) == (["n1"], [])
+    assert lost_machines(world) == []
+
+
 def test_what_a_rack_has_lost_is_not_given_to_another_pool(harness: Harness) -> None:
     given_racks(harness, 1)
     break_boot(harness, "n3")
