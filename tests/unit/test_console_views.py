@@ -424,7 +424,8 @@ def test_a_link_of_the_list_keeps_what_is_asked_for(
         (node("a", phase="cordoned"), "Cordoned"),
         (node("a", phase="draining"), "Draining"),
         (node("a", phase="cordoned", preemptedSince=ago(minutes=1)), "Warned"),
-        (node("a", phase="draining", preemptedSince=ago(minutes=3)), "Draining"),
+        (node("a", phase="draining", preemptedSince=ago(minutes=1), drain="safe"), "Warned"),
+        (node("a", phase="draining", preemptedSince=ago(minutes=3), drain="forced"), "Draining"),
         (node("a", reservedFor="control-plane"), "Reserved"),
         (node("a", ("CWNodeRemoval", "True", "ScaleDown")), "Leaving"),
         (node("a", phase="new"), "Unknown"),
@@ -819,7 +820,7 @@ def test_the_words_of_a_remedy_are_shown_without_links_if_an_older_gateway_has_n
 
 
 def test_running_preemptions_are_sorted_by_deadline_and_ended_ones_are_summed_up() -> None:
-    first = node("first", phase="draining", preemptedSince=ago(seconds=200))
+    first = node("first", phase="draining", drain="forced", preemptedSince=ago(seconds=200))
     second = node("second", phase="cordoned", preemptedSince=ago(seconds=41))
     ended = Past(Place("demo", "gone"), "train", 5, NOW, "Requested", "", 120, 121, 0.1, 1)
     why = Past(

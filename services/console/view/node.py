@@ -181,7 +181,7 @@ def find_verbs(pool: Pool, node: NodeFacts) -> set[str]:
         "drain": node.phase in ("production", "cordoned") and not node.removal,
         "reboot": node.registered and not node.removal and node.phase != "rebooting",
         "preempt": pool.facts.spot and node.registered and not is_preempted,
-        "acknowledge": is_preempted and node.phase != "draining",
+        "acknowledge": node.is_warned,
     }
     return {verb for verb, has_effect in fits.items() if has_effect}
 

@@ -51,7 +51,7 @@ def build_member(cluster: str, document: Document) -> Member:
 def word_of_node(node: NodeFacts) -> Word:
     """Return the state of a Node: what is wrong first, then what moves, then whether it works."""
     if node.preempted_since is not None:
-        return Word("out", "Draining" if node.phase == "draining" else "Warned")
+        return Word("out", "Warned" if node.is_warned else "Draining")
     if node.phase in ON_ITS_WAY:
         return Word("go", ON_ITS_WAY[node.phase])
     if node.problems:
@@ -192,7 +192,7 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
     """Return what will happen to a Node and when, soonest first."""
     found = list[Deadline]()
     if node.preempted_since is not None:
-        if node.phase != "draining":
+        if node.is_warned:
             begins = node.preempted_since + DRAIN_AFTER
             why = "2 min after the warning"
             found.append(Deadline(begins, "out", "begins to drain", "begin to drain", why))

@@ -99,14 +99,13 @@ def _running(member: Member, known: Past | None, now: datetime) -> Running:
     assert node.preempted_since is not None, "only preempted Nodes are listed"
     warned = node.preempted_since
     passed = min(max(0, int((now - warned).total_seconds())), WHOLE_S)
-    drains = node.phase == "draining"
     names = ", ".join(name for name, _ in node.blocking) or work_of(node)
     if not names:
         then = "nothing runs on the Node"
-    elif drains:
-        then = "asked to end"
-    else:
+    elif node.is_warned:
         then = "asked to end 2 min after the warning"
+    else:
+        then = "asked to end"
     return Running(
         member,
         member.word,

@@ -216,6 +216,7 @@ def node_facts(node: object) -> NodeFacts:
         asked_since=None if leaves else asked,
         warned=at(node, "status", "warned") is True,
         preempted_since=moment(node, "status", "preemptedSince"),
+        forced=text(node, "status", "drain") == "forced",
         progressed=moment(node, "status", "progressed"),
         answer_by=moment(node, "status", "answerBy"),
         silence_due=moment(node, "status", "silenceDue"),
@@ -231,10 +232,10 @@ def node_facts(node: object) -> NodeFacts:
 
 def _has_relapsed(node: object, kind: str, condition: object) -> bool:
     """Return whether a condition reports a problem that came back soon after a reboot for it."""
-    ended, began = moment(node, "status", "rebootedFor", kind), moment(condition, _SINCE)
-    if ended is None or began is None or not is_problem(kind, text(condition, "status")):
+    if not is_problem(kind, text(condition, "status")):
         return False
-    return began - ended < RELAPSE
+    ended, began = moment(node, "status", "rebootedFor", kind), moment(condition, _SINCE)
+    return ended is not None and began is not None and began - ended < RELAPSE
 
 
 def _limit(quota: object) -> Limit | None:

@@ -26,6 +26,7 @@ class NodeFacts:
     removal, removal_since: why it must leave, and since when; empty for a Node that stays.
     asked_since, warned: since when it is to give way, until it is marked; whether it was warned.
     preempted_since: when its preemption was announced; None if it is not preempted.
+    forced: whether it is drained, and the drain waits for no Pod.
     progressed: when the lifecycle service last said anything about it while it leaves.
     answer_by: when its machine is treated as dead unless it answers; None if that is not decided.
     silence_due: when the lifecycle service has to say next what follows from its silence.
@@ -54,6 +55,7 @@ class NodeFacts:
     asked_since: datetime | None = None
     warned: bool = False
     preempted_since: datetime | None = None
+    forced: bool = False
     progressed: datetime | None = None
     answer_by: datetime | None = None
     silence_due: datetime | None = None
@@ -64,6 +66,14 @@ class NodeFacts:
     relapsed: bool = False
     reserved: bool = False
     domain: str = ""
+
+    @property
+    def is_warned(self) -> bool:
+        """Return whether its preemption was announced, and asks no Pod to end yet.
+
+        An earlier drain may still wait for its Pods; the drain of a preemption waits for none.
+        """
+        return self.preempted_since is not None and not self.forced
 
     @property
     def is_silent(self) -> bool:

@@ -1,0 +1,76 @@
+"""What the console shows of Nodes as the services leave them, from the documents of the log."""
+
+from console.view.model import Place, Pool, build_pool
+from console.view.node import find_verbs
+from console.view.nodes import build_member
+from console.view.preemptions import build_preemptions
+from support.constants import CLUSTER, ORG, PREFER_IDLE, ZONE
+from support.world_harness import WorldHarness
+
+PLACE = f"{ORG}/{CLUSTER}"
+
+
+def shown(world: WorldHarness, name: str) -> Pool:
+    """A NodePool as the console has it."""
+    nodes = world.documents("nodes").values()
+    members = [build_member(PLACE, each) for each in nodes]
+    own = [each for each in members if each.pool == name]
+    document = world.node_pool(name)
+    assert document is not None, f"there is no NodePool {name}"
+    return build_pool(Place(PLACE, name), ZONE, document, own)
+
+
+def leaving(world: WorldHarness) -> tuple[str, str, list[str], bool]:
+    """What the console says of the only Node that is preempted, and whether to give it back."""
+    pool = shown(world, "spot")
+    page = build_preemptions([pool], [], world.world.log.clock)
+    (node,) = page.running
+    deadlines = [each.about for each in node.member.deadlines]
+    gives_back = "acknowledge" in find_verbs(pool, node.member.facts)
+    return node.word.text, node.then, deadlines, gives_back
+
+
+WARNED = (
+    "Warned",
+    "asked to end 2 min after the warning",
+    ["begins to drain", "is gone at the latest"],
+    True,
+)
+DRAINS = ("Draining", "asked to end", ["is gone at the latest"], False)
+
+
+def test_a_node_that_was_draining_is_shown_as_warned_until_its_preemption_drains_it(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node whose drain waits for a Pod
+    world.given_data_center(machines=1)
+    world.apply("spot", 1, computeClass="spot")
+    world.run_pod("n1")
+    world.command_node("DrainNode", "spot", "n1")
+
+    # when it is preempted
+    world.preempt("spot", "n1")
+    world.pass_time(seconds=30)
+    warned = leaving(world)
+    world.pass_time(seconds=100)
+
+    # then its Pod is asked to end only two minutes after the warning
+    assert (warned, leaving(world)) == (WARNED, DRAINS)
+
+
+def test_a_node_that_a_smaller_target_drains_is_shown_as_warned_too(world: WorldHarness) -> None:
+    # given an active spot Node that its NodePool gives back
+    world.given_data_center(machines=1)
+    world.apply("spot", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.scale("spot", 0)
+
+    # when it is preempted, and its Pod ends at once
+    world.preempt("spot", "n1")
+    warned = leaving(world)
+    world.stop_pod("n1")
+    idle = leaving(world)
+
+    # then it stays until the drain, unless it is given back
+    assert warned == WARNED
+    assert idle == ("Warned", "nothing runs on the Node", WARNED[2], True)
