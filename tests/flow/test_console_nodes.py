@@ -1,5 +1,7 @@
 """What the console shows of Nodes as the services leave them, from the documents of the log."""
 
+import pytest
+
 from console.view.model import Place, Pool, build_pool
 from console.view.node import find_verbs
 from console.view.nodes import build_member
@@ -74,3 +76,53 @@ def test_a_node_that_a_smaller_target_drains_is_shown_as_warned_too(world: World
     # then it stays until the drain, unless it is given back
     assert warned == WARNED
     assert idle == ("Warned", "nothing runs on the Node", WARNED[2], True)
+
+
+def drains(world: WorldHarness) -> bool:
+    """Whether the console offers to drain the only Node of `train`."""
+    pool = shown(world, "train")
+    return "drain" in find_verbs(pool, pool.members[0].facts)
+
+
+@pytest.mark.parametrize(("why", "left"), [("AdminDrain", [False]), ("Unhealthy", [])])
+def test_a_drain_that_a_pod_blocks_can_be_forced_on_the_console(
+    world: WorldHarness, why: str, left: list[bool]
+) -> None:
+    # given a Node whose drain, by command or as unhealthy, waits for a Pod
+    world.given_data_center(machines=1)
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.run_pod("n1")
+    if why == "AdminDrain":
+        world.command_node("DrainNode", "train", "n1")
+    else:
+        world.break_machines("n1", fault="gpu-lost")
+    safely = drains(world)
+
+    # when a user forces its drain
+    world.command_node("DrainNode", "train", "n1", force=True)
+    forced = drains(world)
+    world.pass_time(minutes=1)
+
+    # then no other drain is offered, and its Pod ends: the Node is idle, or given up for triage
+    assert (safely, forced) == (True, False)
+    assert [each.facts.active for each in shown(world, "train").members] == left
+
+
+@pytest.mark.parametrize("why", ["ScaleDown", "Preempted"])
+def test_no_drain_is_offered_of_a_node_whose_removal_decides_about_it(
+    world: WorldHarness, why: str
+) -> None:
+    # given a Node whose drain waits for a Pod
+    world.given_data_center(machines=1)
+    world.apply("train", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+
+    # when its NodePool gives it back, or it is preempted
+    if why == "ScaleDown":
+        world.scale("train", 0)
+    else:
+        world.command_node("DrainNode", "train", "n1")
+        world.preempt("train", "n1")
+
+    # then a drain by command would change nothing
+    assert not drains(world)

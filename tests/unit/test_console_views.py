@@ -636,6 +636,9 @@ def test_a_node_says_what_it_waits_for_and_whether_a_person_must_act(
         (cordoned("a", "AdminDrain,ReservationPending"), {"uncordon", "drain", "reboot"}),
         (cordoned("a", "RackUnavailable r1"), {"drain", "reboot"}),
         (node("a", preemptedSince=ago(seconds=4)), {"cordon", "drain", "reboot", "acknowledge"}),
+        (node("a", phase="draining", drain="safe", **PODS), {"drain", "reboot", "uncordon"}),
+        (node("a", phase="draining", drain="safe"), {"reboot", "uncordon"}),
+        (node("a", phase="draining", drain="forced", **PODS), {"reboot", "uncordon"}),
     ],
 )
 def test_a_node_has_only_buttons_of_what_is_accepted_and_has_an_effect(

@@ -16,7 +16,7 @@ from nodepool.contract.counting import format_count
 from nodepool.contract.documents import Document, condition, field, text
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.node_failures import ADMIN_REBOOT
-from nodepool.explanation.leaving import has_job, waits_for_work
+from nodepool.explanation.leaving import UNHEALTHY, has_job, waits_for_work
 from nodepool.explanation.node_facts import NodeFacts
 
 PATH: Final = ("booting", "verifying", "production", "cordoned", "draining", "rebooting")
@@ -175,10 +175,13 @@ def find_verbs(pool: Pool, node: NodeFacts) -> set[str]:
     """Return the actions that have an effect on a Node now."""
     is_preempted = node.preempted_since is not None
     is_held = node.phase in ("cordoned", "draining") and not node.removal
+    waits = node.phase == "draining" and not node.forced and waits_for_work(node)
     fits = {
         "cordon": node.phase == "production",
         "uncordon": is_held and can_be_uncordoned(split_causes(node.cordon)),
-        "drain": node.phase in ("production", "cordoned") and not node.removal,
+        # Only a forced drain changes a drain that waits; other removals decide that themselves.
+        "drain": (node.phase in ("production", "cordoned") and not node.removal)
+        or (waits and node.removal in ("", UNHEALTHY)),
         "reboot": node.registered and not node.removal and node.phase != "rebooting",
         "preempt": pool.facts.spot and node.registered and not is_preempted,
         "acknowledge": node.is_warned,
