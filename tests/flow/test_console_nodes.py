@@ -126,3 +126,54 @@ def test_no_drain_is_offered_of_a_node_whose_removal_decides_about_it(
 
     # then a drain by command would change nothing
     assert not drains(world)
+
+
+def test_a_node_that_restarts_has_the_deadline_of_its_step_and_is_not_about_to_be_lost(
+    world: WorldHarness,
+) -> None:
+    # given a machine that is verified for a long time after each boot
+    world.given_cluster()
+    world.given_quota(1)
+    world.given_machines(1, boot_s=600, verifySeconds=1200)
+    world.apply("train", 1)
+    world.pass_time(minutes=12)
+    first = deadlines(world)
+    world.pass_time(minutes=30)
+    production = deadlines(world)
+
+    # when its Node is rebooted
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=2)
+    rebooting = deadlines(world)
+    world.pass_time(minutes=10)
+
+    # then each step says what has to be over by when, and looks like a Node that is on its way
+    verified = "is verified, or is given up and replaced"
+    rebooted = "has rebooted, or is given up and replaced"
+    assert first == [("02:10", "go", verified, "verification deadline")]
+    assert production == []
+    assert rebooting == [("01:12", "go", rebooted, "reboot deadline")]
+    assert deadlines(world) == [("02:52", "go", verified, "verification deadline")]
+
+
+def test_a_machine_that_does_not_answer_the_drain_of_its_node_is_about_to_be_given_up(
+    world: WorldHarness,
+) -> None:
+    # given a machine that hangs
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.break_machines("n1", fault="hang")
+
+    # when its Node is drained
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+
+    # then its Node has a deadline that nobody wants to see
+    given_up = "is given up unless its machine answers"
+    assert deadlines(world) == [("00:30", "bad", given_up, "answer to its cordon or drain")]
+
+
+def deadlines(world: WorldHarness) -> list[tuple[str, str, str, str]]:
+    """The deadlines of the only Node of `train`."""
+    (member,) = shown(world, "train").members
+    return [(f"{each.at:%H:%M}", each.look, each.about, each.why) for each in member.deadlines]

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from zlib import crc32
 
@@ -205,11 +206,25 @@ def list_deadlines(node: NodeFacts) -> tuple[Deadline, ...]:
         many = "have joined, or are given up and replaced"
         found.append(Deadline(late, "go", about, many, "boot deadline of 30 min"))
     if node.answer_by is not None:
-        about = "is given up unless its machine answers"
-        many = "are given up unless their machines answer"
-        why = "answer to its cordon or drain"
-        found.append(Deadline(node.answer_by, "bad", about, many, why))
+        found.append(_answer(node.phase, node.answer_by))
     return tuple(sorted(found, key=lambda each: each.at))
+
+
+def _answer(phase: str, by: datetime) -> Deadline:
+    """Return what happens if a machine does not end its step in time, or does not answer."""
+    match phase:
+        case "rebooting":
+            about = "has rebooted, or is given up and replaced"
+            many = "have rebooted, or are given up and replaced"
+            return Deadline(by, "go", about, many, "reboot deadline")
+        case "verifying":
+            about = "is verified, or is given up and replaced"
+            many = "are verified, or are given up and replaced"
+            return Deadline(by, "go", about, many, "verification deadline")
+        case _:
+            about = "is given up unless its machine answers"
+            many = "are given up unless their machines answer"
+            return Deadline(by, "bad", about, many, "answer to its cordon or drain")
 
 
 def name_blockers(node: NodeFacts) -> str:
