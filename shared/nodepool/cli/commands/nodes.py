@@ -144,25 +144,38 @@ async def _wait_for_drain(
     reboots, was_cordoned, shown = _reboots(first), False, ""
     try:
         async with asyncio.timeout(timeout_s):
-            while document is not None and not _is_drained(document, reboots):
+            while document is not None and not is_drained(document, reboots):
                 phase = field(document, "status", "phase")
                 if was_cordoned and phase == "production":
                     raise CliError("the drain was taken back: it is no longer cordoned")
                 was_cordoned = was_cordoned or phase in CORDONED
-                work = str(condition(document, "CWActive", "message"))
-                if was_cordoned and work != shown:
-                    shown = work
-                    print_note(f"{full_name(NODE, document)} waits for what is {work}")
+                awaited = say_awaited(document)
+                if was_cordoned and awaited != shown:
+                    shown = awaited
+                    print_note(f"{full_name(NODE, document)} {awaited}")
                 document = await anext(changes)
     except TimeoutError:
-        work = condition(document or first, "CWActive", "message")
-        raise TimedOut(f"timed out waiting for the drain: {work}") from None
+        awaited = say_awaited(document or first)
+        raise TimedOut(f"timed out waiting for the drain: the Node {awaited}") from None
 
 
-def _is_drained(document: Document, reboots: int) -> bool:
+def is_drained(document: Document, reboots: int) -> bool:
+    """Return whether nothing runs on a Node, as far as its machine tells, or it restarted since."""
     phase, active = field(document, "status", "phase"), condition(document, "CWActive", "status")
-    is_cordoned = phase == "cordoned" and active != "True"
-    return is_cordoned or phase in RESTARTING or _reboots(document) > reboots
+    is_idle = active != "True" and not _is_silent(document)
+    return (phase == "cordoned" and is_idle) or phase in RESTARTING or _reboots(document) > reboots
+
+
+def say_awaited(document: Document) -> str:
+    """Return what the drain of a Node waits for."""
+    if _is_silent(document):
+        return "waits for its machine to answer"
+    return f"waits for what is {condition(document, 'CWActive', 'message')}"
+
+
+def _is_silent(document: Document) -> bool:
+    """Return whether the machine of a Node does not answer, so that its work is unknown."""
+    return condition(document, "Ready", "status") == "Unknown"
 
 
 def _reboots(document: Document) -> int:
