@@ -6,7 +6,7 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from flow.test_racks import given_racks, run_pod, want
-from support.constants import CLUSTER, H100, ZONE
+from support.constants import CLUSTER, H100, ORG, ZONE
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
 
@@ -405,6 +405,23 @@ def test_a_spot_nodepool_gives_up_no_quota_for_which_another_would_preempt_it(
     # then it is to keep what it has only where the other NodePool does not fit then
     keeps = "scale cheap to 2, what it has"
     assert (keeps in helps(world, "cheap")) is (lacks > 3)
+
+
+@pytest.mark.parametrize(("quota", "kept"), [(3, None), (7, 1)])
+def test_a_spot_nodepool_gives_up_no_quota_into_which_an_autoscaler_may_grow(
+    world: WorldHarness, quota: int, kept: int | None
+) -> None:
+    # given a spot NodePool that lacks a machine, and an autoscaler of another one, with a Pod
+    world.given_data_center(machines=2, quota=quota)
+    world.given_cluster("lab")
+    world.apply("cheap", 3, computeClass="spot")
+    world.apply(f"{ORG}/lab/grows", 0, autoscaling=True, minNodes=0, maxNodes=4)
+    world.create_pod(f"{ORG}/lab/grows", "p", gpus=8)
+    world.pass_time(minutes=20)
+
+    # then it is to keep what it has only where the quota has room for all that may be wanted
+    advised = [each for each in helps(world, "cheap") if each.startswith("scale")]
+    assert advised == ([] if kept is None else [f"scale cheap to {kept}, what it has"])
 
 
 def given_waiting(world: WorldHarness, lacks: int, quota: int = 2) -> None:

@@ -37,14 +37,18 @@ def preempting(facts: Facts, more: int) -> list[Peer]:
     """Return the NodePools that may preempt Nodes of this one once they are granted quota.
 
     These are NodePools of class `default` that wait for quota, where this NodePool is of class
-    `spot`. A NodePool that does not fit is passed over.
+    `spot`, and those whose autoscaler may want more than the quota that is left now. A NodePool
+    that waits and does not fit is passed over; an autoscaler asks for as many Nodes as fit.
 
     more: by how many Nodes the quota that is left grows.
     """
     if not facts.spot or facts.limit is None or facts.limit.limit is None:
         return []
-    free = facts.limit.limit - facts.limit.used + more
-    return [peer for peer in facts.peers if not peer.spot and 0 < peer.lacks <= free]
+    left = facts.limit.limit - facts.limit.used
+    free = left + more
+    others = [peer for peer in facts.peers if not peer.spot and free > 0]
+    # Whether Pods wait for which an autoscaler needs more quota is not known here.
+    return [peer for peer in others if 0 < peer.lacks <= free or peer.may_grow > max(0, left)]
 
 
 def list_names(peers: list[Peer]) -> str:
