@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from lifecycle.gauges import gauges
+from nodepool.contract.documents import text
 from nodepool.contract.metrics import SILENT_NODES
 from support.constants import CLUSTER, ORG, PREFER_IDLE, ZONE
 from support.grown import grown
@@ -202,6 +203,26 @@ def test_nothing_is_repaired_while_the_fleet_is_away(world: WorldHarness) -> Non
 
     assert during == ["not reported"] * 2
     assert world.timed_events("train") == []
+
+
+@pytest.mark.parametrize(("lowered", "failed"), [(False, 8), (True, 2)])
+def test_a_lower_target_ends_the_boots_that_fail_while_the_fleet_is_away(
+    world: WorldHarness, *, lowered: bool, failed: int
+) -> None:
+    world.given_data_center(machines=8)
+
+    # when two Nodes are to boot, and the fleet is away for four times as long as a boot may take
+    with world.paused("fleet"):
+        world.apply("train", 2)
+        world.pass_time(minutes=31)
+        if lowered:
+            world.scale("train", 0)
+        world.pass_time(minutes=3 * 31)
+
+    # then each machine that boots is in triage, two by two, until none is to boot
+    machines = world.documents("machines").values()
+    states = [text(machine, "status", "state") for machine in machines]
+    assert sorted(states) == ["Free"] * (8 - failed) + ["Triage"] * failed
 
 
 def test_a_silence_is_confirmed_by_the_fleet_before_it_repairs(world: WorldHarness) -> None:
