@@ -193,11 +193,8 @@ def node_facts(node: object) -> NodeFacts:
     active, removal = conditions.get("CWActive"), conditions.get("CWNodeRemoval")
     is_active, leaves = (text(each, "status") == "True" for each in (active, removal))
     pods, asked = items(node, "status", "blockingPods"), moment(node, "status", "askedSince")
-    problems = {
-        cordon_cause(kind): moment(each, "lastTransitionTime")
-        for kind, each in sorted(conditions.items())
-        if is_problem(kind, text(each, "status"))
-    }
+    broken = [each for each in conditions.items() if is_problem(each[0], text(each[1], "status"))]
+    problems = {cordon_cause(kind): moment(each, _SINCE) for kind, each in sorted(broken)}
     return NodeFacts(
         name=text(node, "metadata", "name"),
         position=position(node),
