@@ -14,8 +14,8 @@ from console.host.frames import Frame, make_frame
 from console.host.noting import Reads
 from console.host.telemetry import Telemetry
 
-FRAME_S: Final = 0.15
-"""The least time between two frames of a page, in seconds; most changes wait for it."""
+FRAME_S: Final = 0.25
+"""The least time between two frames, in seconds."""
 TICK_S: Final = 10.0
 """After how many seconds a page is made again even if nothing that it has read has changed."""
 TAKEN_S: Final = 15.0
