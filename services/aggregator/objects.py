@@ -10,7 +10,7 @@ from immutables import Map
 from aggregator.real_machines import RealMachine
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, ConditionStatus, Validated
-from nodepool.contract.cordons import split_causes
+from nodepool.contract.cordons import CORDON_REASON, split_causes
 from nodepool.contract.events import SpecFault
 from nodepool.contract.health import READY, cordon_cause, is_problem
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
@@ -25,7 +25,6 @@ from nodepool.contract.node_states import MachineState
 from nodepool.contract.phases import RESTARTING
 from nodepool.contract.pods import BlockingPod
 from nodepool.contract.reboots import RebootedFor
-from nodepool.contract.well_known import CORDON_REASON
 from nodepool.placement.machines import Machine
 from nodepool.placement.racks import Counts, domain_of
 

@@ -8,6 +8,7 @@ from lifecycle.lock import lock_annotations, lock_taints
 from lifecycle.node import Node, is_unschedulable
 from lifecycle.template import NodeTemplate
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.cordons import CORDON_REASON
 from nodepool.contract.keys import pool_path
 from nodepool.contract.model import CORDON, RESERVED, NodeAction, NodePhase, RemovalReason, Taint
 from nodepool.contract.node_failures import ADMIN_REBOOT
@@ -19,7 +20,6 @@ from nodepool.contract.production import (
     kind_taint,
     production_labels,
 )
-from nodepool.contract.well_known import CORDON_REASON
 
 
 class Standing(NamedTuple):

@@ -28,8 +28,8 @@ from console.view.timeline import build_timeline
 from console.view.times import format_countdown, format_due, format_duration
 from console.view.verdict import ACCEPTED, WAITS, Verdict, judge_target
 from console.view.words import Word
+from nodepool.contract.cordons import CORDON_REASON
 from nodepool.contract.rules import RESERVED
-from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.remedies import (
     Action,
     DrainNode,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.contract.well_known import CORDON_REASON
+from nodepool.contract.cordons import CORDON_REASON
 from nodepool.explanation.documents import POOL_LABEL, facts
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, Peer
 from nodepool.explanation.node_facts import NodeFacts

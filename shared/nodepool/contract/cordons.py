@@ -13,6 +13,8 @@ from nodepool.contract.node_failures import (
     RESERVATION_PENDING,
 )
 
+CORDON_REASON: Final = "node.coreweave.cloud/cordonReason"
+"""The annotation that lists the causes of a cordon, other than a removal, with commas between."""
 _FOUND: Final = PROBLEMS | {RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
 _PRODUCTION, _CORDONED, _DRAINING = "production", "cordoned", "draining"
 """Phases of a Node; this module loads no models, as reading needs none."""

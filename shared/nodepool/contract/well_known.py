@@ -6,6 +6,7 @@ See https://kubernetes.io/docs/reference/labels-annotations-taints/.
 
 from typing import Final
 
+from nodepool.contract.cordons import CORDON_REASON
 from nodepool.contract.model import LOCK
 
 LABELS: Final = (
@@ -43,8 +44,6 @@ SET_BY_KUBERNETES: Final = (
 OWNED_LABELS: Final = ("node.kubernetes.io/instance-type", "node.kubernetes.io/type")
 OWNED_PREFIXES: Final = ("topology.kubernetes.io/",)
 """The keys of the labels that the control plane sets on Nodes, and what further keys begin with."""
-CORDON_REASON: Final = "node.coreweave.cloud/cordonReason"
-"""The annotation that lists the causes of a cordon, other than a removal, with commas between."""
 MANAGED: Final = "compute.coreweave.com/managed"
 """The annotation of a Node in Kubernetes that remembers what the control plane owns of it."""
 OWNED_ANNOTATIONS: Final = (CORDON_REASON, LOCK, MANAGED)

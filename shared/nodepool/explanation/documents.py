@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.conditions import Capacity, Quota, Reason
+from nodepool.contract.cordons import CORDON_REASON
 from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.contract.keys import CONTROL_PLANE
 from nodepool.contract.timetable import RELAPSE
-from nodepool.contract.well_known import CORDON_REASON
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, Peer
 from nodepool.explanation.leaving import PREEMPTED
 from nodepool.explanation.node_facts import NodeFacts
