@@ -136,7 +136,7 @@ def count_giving_way(
 
 
 class _Stage(NamedTuple):
-    """What is counted about a Node that may have to give way."""
+    """The state of a Node that the capacity of its offering counts while the Node may give way."""
 
     asked_since: datetime | None = None
     preempted_since: datetime | None = None

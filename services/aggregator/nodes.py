@@ -125,7 +125,10 @@ def _follow_silence(
 
 
 def _with_silence_due(node: NodeObject, context: Context) -> NodeObject:
-    """Return the Node; if it is silent, the lifecycle service has to say now what follows."""
+    """Return the Node after its silence began or ended, from which the next steps are due.
+
+    The lifecycle service says what follows from a silence, and goes on with a cordon after it.
+    """
     due = context.time if node.is_silent else None
     return replace(node, silence_due=due, cordoned_since=context.time)
 

@@ -17,7 +17,7 @@ PATIENT = (
     "nodepool.client.doctor.reaching.PORT_S",
     "nodepool.client.doctor.server.PERMISSION_S",
 )
-"""How long the read model, a port and a reply may take until users are told of it."""
+"""The limits after which a program tells its user that a read model, port or reply is late."""
 
 
 @pytest.fixture(scope="session", autouse=True)

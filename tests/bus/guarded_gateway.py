@@ -22,7 +22,7 @@ from support.services import services
 from testbed.ports import free_port
 
 ANSWER_S = 2 * PATIENCE_S
-"""How long the last of a hundred queries may wait for those before it."""
+"""How long a query may wait for its answer while a hundred earlier queries are answered."""
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",

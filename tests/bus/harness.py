@@ -253,7 +253,7 @@ async def ended(runtime: Runtime[S, I, O]) -> None:
 
 
 def lines_of(log: Path) -> list[dict[str, object]]:
-    """What a service has written to its log so far."""
+    """Return the lines that a service has written to its log so far."""
     # The last line may be one of which the rest is still in a buffer of the service.
     whole, _, _ = log.read_text().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]
