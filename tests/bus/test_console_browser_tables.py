@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from playwright.async_api import expect
 
 from bus.accounts import CLUSTER, ORG
 from bus.browsers import SMALL, in_browser, tab
@@ -75,7 +76,7 @@ async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live
         await page.keyboard.type(name)
         await owner.is_at(f"{TABLE}&q={name}")
         await owner.sees("Idle")
-        await page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 1")
+        await expect(rows).to_have_count(1)
         # and it stays live
         await world.operator.nodes.cordon("train", name)
         await owner.sees("Cordoned")

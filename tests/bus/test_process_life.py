@@ -66,9 +66,19 @@ def events(replica: ReplicaProcess) -> list[object]:
     return [line["event"] for line in replica.lines()]
 
 
-def line_of(replica: ReplicaProcess, event: str) -> dict[str, object]:
-    """The last line with this name."""
-    return next(line for line in reversed(replica.lines()) if line["event"] == event)
+async def line_of(replica: ReplicaProcess, event: str) -> dict[str, object]:
+    """Returns the last line with this name once there is such a line.
+
+    A page may say what has happened before the line about that is written.
+    """
+    found: list[dict[str, object]] = []
+
+    def written() -> bool:
+        found[:] = [line for line in replica.lines() if line["event"] == event]
+        return bool(found)
+
+    await until(written)
+    return found[-1]
 
 
 def in_order(names: Sequence[object], expected: Sequence[str]) -> bool:
@@ -99,8 +109,8 @@ async def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
         # when there is one, then it says how far it has come, and which part it takes
         await asyncio.to_thread(server.start)
         await says(replica, "ok")
-        assert line_of(replica, "connected")["server"] == server.url
-        assert line_of(replica, "caught up").keys() >= {"committed", "read_to", "seconds"}
+        assert (await line_of(replica, "connected"))["server"] == server.url
+        assert (await line_of(replica, "caught up")).keys() >= {"committed", "read_to", "seconds"}
         async with connected(server.url) as connection:
             await send(connection, limit(1), "c1")
             await outcome(connection, "c1")
@@ -109,12 +119,11 @@ async def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
         # when it is gone again, then readiness and a line say so
         await asyncio.to_thread(server.kill)
         await says(replica, f"not ready: {refused}")
-        lost = line_of(replica, "lost connection")
+        lost = await line_of(replica, "lost connection")
         assert str(lost["cause"]).startswith(f"lost {server.url}: ")
         await asyncio.to_thread(server.start)
         await says(replica, "ok")
-        await until(lambda: "reconnected" in events(replica))
-        assert line_of(replica, "reconnected").keys() >= {"server", "seconds"}
+        assert (await line_of(replica, "reconnected")).keys() >= {"server", "seconds"}
 
         # when it is told to stop, then it says so, and stops
         os.kill(replica.pid, signal.SIGTERM)
@@ -163,7 +172,7 @@ async def test_a_frozen_server_is_noticed_soon_and_work_goes_on_with_it(
             # then it soon says so
             await says(replica, f"not ready: cannot reach {server.url}: no reply in time")
             took.append(clock() - began)
-            lost = line_of(replica, "lost connection")
+            lost = await line_of(replica, "lost connection")
             assert lost["cause"] == f"lost {server.url}: the server does not reply"
 
             # and when the server goes on, so does the service
