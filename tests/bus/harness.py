@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -288,6 +288,12 @@ class ReplicaProcess:
         url = f"http://127.0.0.1:{self._port}{path}"
         # It may itself wait for some seconds until the page is made.
         return page(url, within_s)
+
+    def is_ready(self) -> bool:
+        """Whether all its services are ready."""
+        with suppress(OSError):
+            return self.page("/readyz") == "ok\n"
+        return False
 
     def metric(self, name: str) -> float:
         """The sum of a metric over all its labels; 0 where there is none."""

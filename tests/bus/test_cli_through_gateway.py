@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from bus.cli import Done, lines_until
-from bus.harness import BINARY, ReplicaProcess, launched, serving
+from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched, serving
 from nodepool.auth.accounts import GATEWAY, OPERATOR, PROVISIONER
 from nodepool.auth.folder import AuthFolder
 from nodepool.auth.users import new_member
@@ -28,6 +28,7 @@ from nodepool.nats.log.streams import provision
 from nodepool.nats.wire.connection import connect
 from support.constants import H100, ZONE
 from support.services import services
+from testbed.cluster import wait_until
 from testbed.ports import free_port
 
 pytest.importorskip("nacl", reason="needs the package PyNaCl")
@@ -72,7 +73,7 @@ class Installation(NamedTuple):
 
     @contextmanager
     def gateway(self, archive: str = "") -> Iterator[ReplicaProcess]:
-        """A gateway as a process."""
+        """A gateway as a process, once it is ready."""
         with launched(
             "gateway",
             self,
@@ -82,6 +83,7 @@ class Installation(NamedTuple):
             nkey_file=str(self.identities.key_file(GATEWAY)),
             archive=archive,
         ) as process:
+            wait_until("the gateway is ready", process.is_ready, PATIENCE_S)
             yield process
 
 
@@ -304,7 +306,7 @@ def test_a_watch_goes_on_while_the_gateway_is_replaced(
 ) -> None:
     editor = user("edith", ORG)
     with installation.gateway() as gateway:
-        editor("apply", "-f", manifest(tmp_path, "watched", 0))
+        assert editor("apply", "-f", manifest(tmp_path, "watched", 0)).code == 0
         with (
             running(installation, "vera", "get", "np", "-w") as objects,
             running(installation, "vera", "events", "-w") as events,
@@ -314,7 +316,7 @@ def test_a_watch_goes_on_while_the_gateway_is_replaced(
             lines_until(events, "CWNodePoolCreated")
 
             # when something changes, then they show it
-            editor("scale", "np", "watched", "--replicas", "1")
+            assert editor("scale", "np", "watched", "--replicas", "1").code == 0
             lines_until(objects, H100)
             lines_until(events, "CWNodePoolScaledUp")
 

@@ -4,13 +4,12 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 
 from bus.harness import (
     PATIENCE_S,
-    ReplicaProcess,
     connected,
     fill,
     launched,
@@ -30,7 +29,6 @@ from nodepool.nats.log.streams import provision
 from nodepool.service import Service
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
-from testbed.pages import PageFailure
 from testbed.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
@@ -81,7 +79,7 @@ async def test_the_services_of_a_process_do_the_work_that_each_would_do_alone(
             # then each has processed its own, and the process is ready
             assert [each["source"] for each in results] == ["validator", "quota"]
             assert [each["type"] for each in results] == ["CommandAccepted", "CommandAccepted"]
-            await until(lambda: is_ready(process))
+            await until(lambda: asyncio.to_thread(process.is_ready))
 
         # and when it is asked to stop
         process.process.send_signal(signal.SIGTERM)
@@ -101,13 +99,6 @@ def quota_of(org: str) -> tuple[str, bytes]:
     """The subject and the content of a command that sets the quota of an organisation."""
     content = {"zone": ZONE, "instanceType": H100, "limit": 5}
     return f"np.cmd.{org}._._.SetQuota", json.dumps(content).encode()
-
-
-async def is_ready(process: ReplicaProcess) -> bool:
-    """Whether all services of a process are ready."""
-    with suppress(PageFailure):
-        return await asyncio.to_thread(process.page, "/readyz") == "ok\n"
-    return False
 
 
 async def test_a_service_that_crashes_begins_again_while_the_others_work_on(

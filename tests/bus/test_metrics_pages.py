@@ -97,14 +97,7 @@ def refused(replica: ReplicaProcess) -> float:
 
 async def ready(replicas: Sequence[ReplicaProcess]) -> None:
     """Returns once each replica is ready."""
-
-    def is_ready(replica: ReplicaProcess) -> bool:
-        try:
-            return replica.page("/readyz") == "ok\n"
-        except OSError:
-            return False
-
-    await seen(lambda: all(map(is_ready, replicas)), START_S)
+    await seen(lambda: all(each.is_ready() for each in replicas), START_S)
 
 
 def labels(page: Sequence[Series], name: str) -> set[str]:

@@ -56,10 +56,7 @@ class Observed(NamedTuple):
 
     def is_ready(self) -> bool:
         """Whether each running replica is."""
-        try:
-            return all(each.page("/readyz") == "ok\n" for each in self.running)
-        except OSError:
-            return False
+        return all(each.is_ready() for each in self.running)
 
     def total(self, metric: str) -> float:
         """The sum of a metric over all running replicas and all its labels."""

@@ -45,14 +45,7 @@ MANY = 30
 
 async def ready(*replicas: ReplicaProcess) -> None:
     """Returns once each replica is ready."""
-
-    def is_ready(replica: ReplicaProcess) -> bool:
-        try:
-            return replica.page("/readyz") == "ok\n"
-        except OSError:
-            return False
-
-    await until(lambda: all(is_ready(replica) for replica in replicas))
+    await until(lambda: all(each.is_ready() for each in replicas))
 
 
 async def process(connection: Connection, number: int) -> None:
