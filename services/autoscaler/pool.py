@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from immutables import Map
 
@@ -84,6 +84,16 @@ class Waiting:
         return Waiting(pods, shapes, self.count - 1)
 
 
+class Loss(NamedTuple):
+    """Nodes that a NodePool came to lack within the same minute, and when it lost the last of them.
+
+    Nodes that are lost together, as by a preemption, are so given up together.
+    """
+
+    since: datetime
+    nodes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A NodePool, whether autoscaled or not: its autoscaling may be turned on at any time.
@@ -93,8 +103,8 @@ class Pool:
     commanded: when a command last changed the target; None if no command has changed it.
     raised: when the autoscaler last raised the target.
     proposed: whether a target for this generation was published and has not taken effect yet.
-    short_since: when it last came to have fewer Nodes than its target, or still fewer; None if it
-        has enough. A Node that leaves counts until it has left.
+    short_since: since when it has fewer Nodes than its target; None if it has enough. A Node that
+        leaves counts until it has left.
     full_since: since when the waiting Pods need more Nodes than the target, or than quota allows;
         None while they do not.
     nodes: the Nodes of the NodePool.
@@ -103,6 +113,8 @@ class Pool:
     granted: how many Nodes quota grants, as last published.
     is_over: whether the target was above the limit when quota checked this generation.
     asked: the target that the autoscaler has requested; 0 once quota has checked the target.
+    losses: the missing Nodes that it came to lack after `short_since`, in the order of their
+        losses. A Node that comes is in the place of the Node that was lost last.
     """
 
     key: PoolKey
@@ -121,6 +133,7 @@ class Pool:
     granted: int = 0
     is_over: bool = False
     asked: int = 0
+    losses: tuple[Loss, ...] = ()
 
     @property
     def counted(self) -> int:
@@ -206,9 +219,43 @@ class Pool:
 
         before: the NodePool before the change; None for a new NodePool.
         """
-        has_more = before is not None and self.missing <= before.missing
-        short = ((self.short_since if has_more else None) or now) if self.missing else None
+        short, losses = self._date_missing(before, now)
         full = (self.full_since or now) if self.is_full else None
-        if (short, full) == (self.short_since, self.full_since):
+        if (short, full, losses) == (self.short_since, self.full_since, self.losses):
             return self
-        return replace(self, short_since=short, full_since=full)
+        return replace(self, short_since=short, full_since=full, losses=losses)
+
+    def count_missing(self, moment: datetime) -> int:
+        """Return how many Nodes it has lacked from this moment on, or for longer."""
+        if self.short_since is None or self.short_since > moment:
+            return 0
+        return self.missing - sum(loss.nodes for loss in self.losses if loss.since > moment)
+
+    def _date_missing(
+        self, before: "Pool | None", now: datetime
+    ) -> tuple[datetime | None, tuple[Loss, ...]]:
+        """Return since when it has lacked Nodes, and the later losses.
+
+        A lower target gives up the Nodes that were lost first.
+        """
+        if not self.missing:
+            return None, ()
+        if before is None or self.short_since is None:
+            return now, ()
+        known = before.missing - sum(loss.nodes for loss in self.losses)
+        first = min(before.missing, max(0, before.spec.target - self.spec.target))
+        new = max(0, self.missing + first - before.missing)
+        end, start, kept = first + self.missing, 0, list[Loss]()
+        for since, nodes in (Loss(self.short_since, known), *self.losses, Loss(now, new)):
+            count = min(end, start + nodes) - max(first, start)
+            start += nodes
+            if count <= 0:
+                continue
+            if kept and _minute_of(kept[-1].since) == _minute_of(since):
+                count += kept.pop().nodes
+            kept.append(Loss(since, count))
+        return kept[0].since, tuple(kept[1:])
+
+
+def _minute_of(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)

@@ -130,7 +130,7 @@ def _downward(pool: Pool, now: datetime) -> Advice:
     A Node that leaves for another reason, as it is preempted, is not given up before it has left.
     """
     (least, _), before, nodes = pool.bounds, pool.spec.target, pool.nodes
-    given_up, idle = pool.missing, 0
+    given_up, idle = pool.count_missing(now - UNNEEDED_AFTER), 0
     for name in nodes.idle if nodes.kept >= before - given_up else ():
         if nodes.nodes[name].since + UNNEEDED_AFTER > now:
             break

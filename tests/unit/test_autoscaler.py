@@ -815,12 +815,51 @@ def test_a_node_that_is_lost_later_is_waited_for_as_long() -> None:
 
     # when it loses another Node
     story.says(leaves("g2"))
-    early += story.passes(TEN - timedelta(seconds=1))
+    early += story.passes(timedelta(seconds=59))
 
-    # then no Node is said to be missing for longer than it is
+    # then each of them is given up after its own ten minutes
     assert early == []
     assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 3 to 2: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+    assert story.follows() + story.passes(TEN - timedelta(seconds=61)) == []
+    assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 2 to 1: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+
+
+def test_nodes_that_are_lost_within_a_minute_are_given_up_together() -> None:
+    story = a_pool_at_work(3)
+    story.says(leaves("g1"))
+    early = story.passes(timedelta(seconds=20))
+    story.says(leaves("g2"))
+
+    assert early + story.passes(TEN - timedelta(seconds=1)) == []
+    assert story.passes(timedelta(seconds=1)) == [
         "targetNodes from 3 to 1: no Pod waits, and 2 Nodes have been missing for 10 minutes"
+    ]
+
+
+def test_an_idle_node_is_not_kept_by_a_node_that_comes_and_goes() -> None:
+    # given a NodePool with an idle Node, that has lost another Node
+    story = a_pool_at_work(3)
+    story.says(active("g2", active=False), leaves("g1"))
+
+    # when the machine of its third Node comes and goes all the time
+    early = list[str]()
+    for assignment in (1, 2, 3):
+        early += story.says(leaves("g3", assignment)) + story.passes(timedelta(minutes=3))
+        stay = assignment + 1
+        early += story.says(joins("g3", stay), active("g3", assignment=stay))
+    early += story.says(leaves("g3", 4))
+
+    # then the lost Node is given up after ten minutes, and the idle Node when the third is back
+    assert early == []
+    assert story.passes(timedelta(minutes=1)) == [
+        "targetNodes from 3 to 2: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+    assert story.follows() + story.says(joins("g3", 5), active("g3", assignment=5)) == [
+        "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"
     ]
 
 
