@@ -908,6 +908,30 @@ def test_events_are_filtered_by_every_part_and_newest_first() -> None:
     assert list_events(events, EventsAsked(cluster="other")).lines == ()
 
 
+def test_the_next_pages_of_events_go_on_where_the_first_one_ended_whatever_happens() -> None:
+    # given somebody who reads the first page of 250 events
+    events = [happening(position, "CWNodeCordoned", 50) for position in range(1, 251)]
+    first = list_events(events, EventsAsked())
+
+    # when more happens before each next page
+    pages, query = [first], dict[str, str]()
+    for newest in (260, 270):
+        events += [happening(each, "CWNodeCordoned", 1) for each in range(newest - 9, newest + 1)]
+        shown = pages[-1]
+        query = {k: str(v) for k, v in shown.asked.query(shown.cut.page + 1).items()}
+        pages.append(list_events(events, read_events_asked(query)))
+
+    # then each event that was there is on one page
+    read = [line.event.position for page in pages for line in page.lines]
+    assert read == list(range(250, 0, -1))
+    assert {key: value for key, value in query.items() if value} == {"page": "3", "until": "250"}
+
+    # and the first page has the newest events, as has a page whose events are forgotten
+    newest = list_events(events, read_events_asked({"until": "0"}))
+    assert newest.lines[0].event.position == 270
+    assert list_events(events[260:], read_events_asked(query)).lines[0].event.position == 270
+
+
 def test_the_list_of_events_says_since_when_it_has_them_whatever_matches() -> None:
     events = [happening(5, "CWNodePoolCreated", 60), happening(7, "CWNodeCordoned", 50)]
 

@@ -1,11 +1,19 @@
 """The list of events: filtered, newest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from console.view.model import Happening
-from console.view.paging import FILTER_MAX, Cut, cut, has_words, read_filter, read_page
+from console.view.paging import (
+    FILTER_MAX,
+    Cut,
+    cut,
+    has_words,
+    read_filter,
+    read_page,
+    read_position,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +22,8 @@ class EventsAsked:
 
     text: words that an event must have: in its object, reason, message or actor.
     page: which page of the list; the first one is 1.
+    until: the position of the newest event of the list, so that newer events do not move the pages
+        while somebody reads on; 0 for the newest event of all.
     """
 
     text: str = ""
@@ -22,12 +32,14 @@ class EventsAsked:
     kind: str = ""
     name: str = ""
     page: int = 1
+    until: int = 0
 
     def query(self, page: int) -> Mapping[str, object]:
         """Return the query of an address of another page of this list."""
         asked = {"q": self.text, "cluster": self.cluster, "severity": self.severity}
         about = {"kind": self.kind, "name": self.name}
-        return {**asked, **about, "page": page if page > 1 else ""}
+        place = {"page": page, "until": self.until} if page > 1 else {"page": "", "until": ""}
+        return {**asked, **about, **place}
 
 
 def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
@@ -40,6 +52,7 @@ def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
         kind if kind in ("NodePool", "Node") else "",
         query.get("name", "")[:FILTER_MAX],
         read_page(query),
+        read_position(query),
     )
 
 
@@ -55,6 +68,7 @@ class Line:
 class EventList:
     """A page of the events that match the filter.
 
+    asked: the query of the list, with the position of its newest event.
     known, since: how many events there are before the filter, and the time of the oldest one.
     """
 
@@ -67,6 +81,10 @@ class EventList:
 
 def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventList:
     """Return the page of events that an address asks for, newest first."""
+    older = [each for each in happenings if each.position <= asked.until]
+    if not older:  # The address names no position, or all events up to there are forgotten.
+        asked = replace(asked, until=max((each.position for each in happenings), default=0))
+    happenings = older or happenings
     found: dict[int, list[Happening]] = {}
     for each in happenings:
         if matches(each, asked):
