@@ -233,7 +233,7 @@ def _node_left(model: ReadModel, event: NodeLeft, context: Context) -> ReadModel
     key = event.node_key
     node = model.nodes[key]
     inventory = model.inventory.depart(event)
-    change = partial(pools.node_left, node=node)
+    change = partial(pools.node_left, node=node, others=model.uncounted_peers(key))
     model = count_giving_way(model, node, None, context)
     after = replace(
         with_inventory(model, event, inventory, context),

@@ -1,5 +1,6 @@
 """A NodePool of the read model after an event about it: its conditions and its counts."""
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from immutables import Map
@@ -226,36 +227,42 @@ def node_registered(
 
 
 def node_left(
-    pool: NodePoolObject, event: NodeLeft, context: Context, *, node: NodeObject
+    pool: NodePoolObject,
+    event: NodeLeft,
+    context: Context,
+    *,
+    node: NodeObject,
+    others: Iterable[NodeObject],
 ) -> NodePoolObject:
-    """Return the NodePool without this Node, which was current or in progress."""
+    """Return the NodePool without this Node, which was current or in progress.
+
+    others: its other Nodes that are in no count of `NodePoolObject.domains`, and maybe more.
+    """
     if event.uid != pool.uid:
         return pool
     is_lost = isinstance(event, on.CWNodeRegistrationFailed) or event.triage
     domain = node.domain if is_lost and pool.spec.rack_size else ""
+    is_current = node.usable and isinstance(event, on.CWNodeDeleted) and event.registered
     pool = replace(
-        pool,
+        _in_domain(pool, node.domain, -1) if is_current else pool,
         profiles=counted_profiles(pool.profiles, node.profile, -1),
         lost=put(pool.lost, node.name, domain or None),
+        away=pool.away - (not node.usable),
     )
+    pool = _forget_rack(pool, node.domain, others)
     if not node.usable:
-        pool = _forget_rack(replace(pool, away=pool.away - 1), node.domain)
         return with_counts(pool, context)
-    if isinstance(event, on.CWNodeDeleted) and event.registered:
-        pool = _forget_rack(_in_domain(pool, node.domain, -1), node.domain)
-        return with_counts(pool, context, current=-1)
-    # Until one of its Nodes has joined, a rack is known to be given up once no Node is on its way.
-    if not is_lost and pool.in_progress == 1:
-        pool = _forget_rack(pool, node.domain)
-    return with_counts(pool, context, in_progress=-1)
+    return with_counts(pool, context, current=-is_current, in_progress=is_current - 1)
 
 
-def _forget_rack(pool: NodePoolObject, domain: str) -> NodePoolObject:
+def _forget_rack(pool: NodePoolObject, domain: str, others: Iterable[NodeObject]) -> NodePoolObject:
     """Return the NodePool without the lost machines of a rack of which it has no Node any more.
 
     Such a rack is not completed: the NodePool gets whole racks instead.
     """
     if domain in pool.domains or domain not in pool.lost.values():
+        return pool
+    if any(other.domain == domain for other in others):
         return pool
     lost = {name: each for name, each in pool.lost.items() if each != domain}
     return replace(pool, lost=Map(lost))

@@ -1,5 +1,6 @@
 """The objects of the read model, and what else their status follows from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from immutables import Map
@@ -71,6 +72,17 @@ class ReadModel:
         """Return the Node whose assignment the event names; None if it left, or never was."""
         node = self.nodes.get(event.node_key)
         return node if node is not None and node.assignment == event.assignment else None
+
+    def uncounted_peers(self, key: NodeKey) -> Iterator[NodeObject]:
+        """Yield the other Nodes of a Node's NodePool that boot or are reserved, and maybe more."""
+        own = self.nodes[key].pool
+        pool = self.pools.get(own)
+        # A reserved Node on which no work runs is not busy.
+        listed = self.nodes if pool is not None and pool.away else self.busy.get(own, Map())
+        for other in listed:
+            node = self.nodes[other]
+            if node.pool == own and other != key:
+                yield node
 
     def node_on(self, key: MachineKey) -> NodeKey | None:
         """Return the Node that a machine is, or is about to be; None for any other machine."""

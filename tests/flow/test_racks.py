@@ -379,6 +379,47 @@ def test_a_pool_names_no_lost_machine_of_a_rack_that_left_while_it_booted(
     assert lost_machines(world) == []
 
 
+def test_a_pool_names_no_lost_machine_of_a_rack_that_left_while_another_booted(
+    world: WorldHarness,
+) -> None:
+    # given two racks that boot, of which the first loses a machine
+    world.given_cluster(zone=EAST)
+    world.given_quota(36, GB200, zone=EAST)
+    add(world, {"count": 1, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 17, "labels": {DOMAIN: "a"}, "bootSeconds": 60})
+    add(world, {"count": 18, "labels": {DOMAIN: "b"}, "bootSeconds": 600})
+    break_boot(world, "n1")
+    want(world, 2)
+    lost = lost_machines(world)
+
+    # when the NodePool gives the first rack up
+    want(world, 1)
+    given_up = lost_machines(world)
+    world.pass_time(minutes=11)
+
+    assert (lost, given_up) == (["n1"], [])
+    assert (lost_machines(world), domains(world)) == ([], {"b": 18})
+
+
+def test_a_pool_names_the_lost_machine_of_a_rack_while_the_control_plane_has_its_last_node(
+    world: WorldHarness,
+) -> None:
+    # given a rack that lost a machine, and of which the control plane has a Node
+    given_racks(world, 1)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    break_node(world, "n1", "gpu-lost")
+    world.command_node("ReserveNode", "train", "n2", reservedDesired="control-plane")
+
+    # when the NodePool gives all its other Nodes up
+    want(world, 0)
+    reserved = lost_machines(world), world.nodes("train")
+    world.command_node("ReserveNode", "train", "n2", reservedDesired=ORG)
+
+    # then the rack is given up with its last Node, which leaves once it is back
+    assert reserved == (["n1"], ["n2"])
+    assert (lost_machines(world), world.nodes("train")) == ([], [])
+
+
 def test_what_a_rack_has_lost_is_not_given_to_another_pool(harness: Harness) -> None:
     given_racks(harness, 1)
     break_boot(harness, "n3")

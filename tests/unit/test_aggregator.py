@@ -347,9 +347,12 @@ def test_at_target_compares_the_nodes_that_joined_with_the_target(target: int, r
 
 def test_a_nodepool_names_the_machines_that_its_racks_lost_until_they_are_its_nodes_again() -> None:
     kind, labels = "gb200-4x", {"ds.coreweave.com/nvlink.domain": "a"}
+    other = {"node": "g2", "instance_type": kind, "labels": labels}
     story = Story().heard(
         sample(MachineAdded, instance_type=kind, labels=labels),
+        sample(MachineAdded, machine="g2", instance_type=kind, labels=labels),
         validated(spec=NodePoolSpec(instance_type=kind, target_nodes=18)),
+        sample(CWNodeAssigned, **other),
     )
     shown = []
     for event in (
