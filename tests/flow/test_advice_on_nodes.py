@@ -509,13 +509,19 @@ def test_a_spot_node_is_not_to_be_reserved_again_for_who_loses_a_silent_node(
     world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
     before = helps(world, "cheap")[-1]
 
-    # when a silent Node of another NodePool is to be replaced, to which a spot Node would give way
+    # when a Node of another NodePool is silent, and then to be replaced by a spot Node
     world.break_machines("n2", fault="hang", times=9)
-    world.pass_time(minutes=6)
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=9)
+    silent = helps(world, "cheap")[-1]
+    world.pass_time(minutes=5)
     check_advice(world.world, Random(0), most=9)
 
     # then the Node is not to be reserved for the organisation again
     assert before == ("reserve n1 for the organisation again",)
+    assert silent == (
+        "wait: a Node of prod/train does not answer; a spot Node gives way if it is lost",
+    )
     assert helps(world, "cheap")[-1] == ()
 
 

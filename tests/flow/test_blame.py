@@ -6,7 +6,7 @@ import pytest
 
 from flow.test_explanations import explained, titles
 from nodepool.contract.moments import rfc3339
-from support.constants import PREFER_IDLE
+from support.constants import ORG, PREFER_IDLE
 from support.world_harness import WorldHarness
 
 
@@ -538,3 +538,26 @@ def test_no_service_is_named_while_a_machine_has_yet_to_answer_a_command(
         told = explained(world, "train", is_now=True).causes[0].helps
 
     assert [text.split(":")[0] for text in told] == ["wait"]
+
+
+def test_the_lifecycle_service_is_named_if_a_reservation_waits_for_work_that_may_have_ended(
+    world: WorldHarness,
+) -> None:
+    # given a Node of the control plane that is to be reserved for its organisation after its work
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.run_pod("n1", tolerations=[{"operator": "Exists"}])
+    world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+
+    # when the work ends while the service that says so is away
+    with world.paused("lifecycle"):
+        world.stop_pod("n1")
+        world.pass_time(minutes=1)
+        told = explained(world, "train", is_now=True).causes[-1].helps
+
+    assert list(map(world.with_machine_numbers, told)) == [
+        "end what runs on n1: it is then reserved for the organisation again; if nothing runs there"
+        " any more, see that the lifecycle service runs"
+    ]
+    assert titles(explained(world, "train", is_now=True)) == []

@@ -102,7 +102,8 @@ def test_a_node_that_is_to_come_back_does_so_once_its_work_has_ended_as_is_advis
     # then the Node counts again
     first, second = (world.machine_name(node) for node in ("n1", "n2"))
     assert advised == [
-        f"end what runs on {first}: it is then reserved for the organisation again",
+        f"end what runs on {first}: it is then reserved for the organisation again; if nothing runs"
+        " there any more, see that the lifecycle service runs",
         *([f"reserve {second} for the organisation again"] if idle else []),
     ]
     assert world.node_counts("train").current == before + 1

@@ -125,6 +125,7 @@ class Peer:
     yields: whether a lower target makes it give Nodes back: it is valid, stays, is not autoscaled.
     keeps: how many Nodes a lower target leaves it with while work or a silence delays the others.
     has_silent: whether one of its Nodes does not answer.
+    may_lose: whether a Node is replaced unless its machine answers.
     returning, deleting: how many Nodes it gives back already, and whether it is being deleted.
     may_grow: how many more Nodes its autoscaler may want; they may take the rest of the quota.
     waits_for_quota, waits_for_machines: whether it lacks quota or machines itself.
@@ -143,6 +144,7 @@ class Peer:
     yields: bool = False
     keeps: int = 0
     has_silent: bool = False
+    may_lose: bool = False
     returning: int = 0
     deleting: bool = False
     may_grow: int = 0

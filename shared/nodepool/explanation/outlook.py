@@ -102,12 +102,23 @@ def foresee_loss(facts: Facts, domain: str = "") -> str:
     machine of a silent spot Node that gives way may go to triage instead of to a NodePool.
     domain: the NVLink domain that the machines are for; empty for any.
     """
-    staying = [node for node in facts.counted_nodes if not node.removal]
-    silent = [node for node in staying if node.is_silent and domain in ("", node.domain)]
+    nodes = [node for node in facts.counted_nodes if domain in ("", node.domain)]
     is_awaited = facts.machines is not None and facts.machines.unsure > 0
-    if not is_awaited and not any(node.answer_by is not None or facts.cures for node in silent):
+    if not is_awaited and not any(may_be_lost(facts, node) for node in nodes):
         return ""
     return "; more are needed if a Node that does not answer is lost"
+
+
+def may_be_lost(facts: Facts, node: NodeFacts) -> bool:
+    """Return whether a Node that stays is given up, and replaced, unless its machine answers."""
+    is_awaited = node.answer_by is not None or facts.cures
+    return node.is_silent and not node.removal and is_awaited
+
+
+def find_losing_peer(facts: Facts) -> str:
+    """Return a NodePool to which a spot Node gives way if a silent Node is lost; empty for none."""
+    peers = facts.peers if facts.spot else ()
+    return next((peer.name for peer in peers if peer.may_lose and not peer.spot), "")
 
 
 def stays_usable(facts: Facts) -> bool:
@@ -119,6 +130,8 @@ def stays_usable(facts: Facts) -> bool:
     if not facts.spot:
         return True
     if not facts.queue_position or facts.machines is None or count_pending(facts.machines):
+        return False
+    if find_losing_peer(facts):
         return False
     before = [
         peer.missing

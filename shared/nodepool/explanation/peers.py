@@ -5,7 +5,7 @@ from itertools import takewhile
 from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import is_blocked, staying_racks
 from nodepool.explanation.node_facts import NodeFacts
-from nodepool.explanation.outlook import gets_none
+from nodepool.explanation.outlook import gets_none, may_be_lost
 from nodepool.explanation.unanswered import due_since, steps_due, undetermined_check
 
 
@@ -28,6 +28,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         yields=not (own.deleting or own.autoscaling or gets_none(own)),
         keeps=_count_kept(own),
         has_silent=any(node.is_silent for node in own.counted_nodes),
+        may_lose=any(may_be_lost(own, node) for node in own.counted_nodes),
         returning=_count_returning(own),
         deleting=own.deleting,
         may_grow=max(0, own.max_nodes - own.target) if stays else 0,

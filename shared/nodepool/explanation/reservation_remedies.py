@@ -6,9 +6,9 @@ from nodepool.contract.cordons import can_be_reserved, can_be_reserved_uncordone
 from nodepool.contract.phases import RESTARTING
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.node_facts import NodeFacts
-from nodepool.explanation.outlook import fits_target, stays_usable
+from nodepool.explanation.outlook import find_losing_peer, fits_target, stays_usable
 from nodepool.explanation.promises import Promise
-from nodepool.explanation.remedies import EndWork, Remedy, Unreserve
+from nodepool.explanation.remedies import EndWork, Remedy, Unreserve, Wait
 
 
 def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remedy]:
@@ -19,9 +19,14 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     """
     nodes = [node for node in nodes if fits_target(facts, node)]
     if not stays_usable(facts):
+        if peer := find_losing_peer(facts):
+            text = f"wait: a Node of {peer} does not answer; a spot Node gives way if it is lost"
+            yield Remedy(text, Wait(), Promise.NOTHING)
         return
     for node in [node for node in nodes if waits_for_work(node)][:1]:
         text = f"end what runs on {node.name}: it is then reserved for the organisation again"
+        # What runs there is known from that service alone.
+        text += "; if nothing runs there any more, see that the lifecycle service runs"
         yield Remedy(text, EndWork((node.name,), 1), Promise.COUNTED)
     known = sorted(nodes, key=lambda node: (node.active, node.domain not in facts.staying))
     ready = [node for node in known if _can_be_reserved(node)]
