@@ -1,7 +1,7 @@
 """How many machines must become free until each NodePool that waits has all its Nodes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,7 +9,7 @@ from immutables import Map
 
 from capacity.pool import Pool
 from capacity.state import State
-from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.placement.plan import Part
 from nodepool.placement.ranking import Ranking
 from nodepool.state.values import replace
@@ -62,13 +62,31 @@ def find_losers(state: State, key: OfferingKey) -> dict[PoolKey, Pool]:
     return losers
 
 
+def find_giving(state: State, key: OfferingKey) -> Iterator[MachineKey]:
+    """Yield the machines that come from Nodes that give way: none that goes to triage."""
+    broken = state.leaving.to_triage
+    return (each for each in state.giving_way.get(key, ()) if each not in broken)
+
+
+def count_giving(state: State, key: OfferingKey) -> Counter[PoolKey]:
+    """Return how many machines come from the Nodes of each NodePool that give way."""
+    machines = state.inventory.machines
+    return Counter(PoolKey(machines[each].holder) for each in find_giving(state, key))
+
+
 def place(
-    ranking: Ranking, claims: Takings, losers: Mapping[PoolKey, Pool], operator: int, coming: int
+    ranking: Ranking,
+    claims: Takings,
+    losers: Mapping[PoolKey, Pool],
+    operator: int,
+    coming: int,
+    giving: Counter[PoolKey],
 ) -> None:
     """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
 
     operator: how many machines an operator lacks, who gets them first.
     coming: how many machines come for the operator or for nobody; the latter fit everybody.
+    giving: how many machines come from the Nodes of each NodePool that give way.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
@@ -79,7 +97,7 @@ def place(
     later = at_once
     if losers or coming or any(claim.preempted for claim in claims.values()):
         later = _Line(after, operator - coming, lambda key: _comes(claims.get(key)))
-    needs = _Needs(ranking, losers, at_once, later, max(0, coming - operator))
+    needs = _Needs(ranking, losers, at_once, later, max(0, coming - operator), giving)
     for key, claim in claims.items():
         claim.position = at_once.positions[key]
         claim.needed = needs.of(key, claim)
@@ -119,10 +137,12 @@ class _Needs:
 
     A NodePool that has all its Nodes before it loses one waits behind all others for that Node.
     Then it takes the positions of NodePools with lower priorities, whose positions are the last.
-    The machines that come for nobody may fill a NodePool before its loss, as added machines do.
+    The machines that come for nobody may fill a NodePool before its loss, as added machines do. So
+    may the machines of Nodes that other NodePools lose, if added machines come before them.
 
     at_once, later: what is missing now, and what is missing after the losses.
     spare: how many machines come for nobody, and fit everybody.
+    giving: how many machines come from the Nodes of each NodePool that give way.
     """
 
     def __init__(
@@ -132,8 +152,10 @@ class _Needs:
         at_once: _Line,
         later: _Line,
         spare: int,
+        giving: Counter[PoolKey],
     ) -> None:
         self._ranking, self._losers, self._spare = ranking, losers, spare
+        self._giving = giving
         self._at_once, self._later = at_once, later
         self._new = Counter[bool]()
         self._by_group = dict[str, list[tuple[int, int]]]()
@@ -143,8 +165,13 @@ class _Needs:
             self._new[loser.is_spot] += sum(run.nodes for run in waiting.runs if run.since == LAST)
             if key in at_once.needed:
                 priorities = self._by_group.setdefault(waiting.group, [])
-                priorities.append((waiting.priority, at_once.needed[key]))
+                moment = at_once.needed[key] - self._count_before(key)
+                priorities.append((waiting.priority, moment))
         self._takes_spot = any(not loser.is_spot for loser in losers.values())
+
+    def _count_before(self, key: PoolKey) -> int:
+        """Return how many machines may come before a NodePool loses its last Node."""
+        return max(self._spare, self._giving.total() - self._giving[key])
 
     def of(self, key: PoolKey, claim: Taking) -> int:
         """Return how many machines a NodePool waits for; 0 where as many come as it lacks."""
@@ -170,8 +197,8 @@ class _Needs:
         ]
         is_at_risk = key in self._losers or (waiting.is_spot and self._takes_spot)
         if is_at_risk:
-            moments.append(now)
+            moments.append(now - self._count_before(key))
         is_new = self._later.ends[key] > end - self._new[waiting.is_spot]
-        if is_new or any(moment - self._spare <= needed for moment in moments):
+        if is_new or any(moment <= needed for moment in moments):
             needed = max(own, total + claim.misfits)
         return needed if is_at_risk else min(needed, now)

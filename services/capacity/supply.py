@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from capacity.needed import Taking, Takings, find_losers, place
+from capacity.needed import Taking, Takings, count_giving, find_giving, find_losers, place
 from capacity.pool import Pool, Share
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
@@ -54,7 +54,8 @@ def shares(
     operator = max(0, stock.outstanding - stock.count)
     coming = _promise(state, key, claims, operator, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
-    place(state.ranking(key), claims, find_losers(state, key), operator, coming)
+    giving = count_giving(state, key)
+    place(state.ranking(key), claims, find_losers(state, key), operator, coming, giving)
     for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
@@ -124,8 +125,7 @@ def _promise(
     `operator` machines that are still to be reclaimed and are not free. Return how many come for
     the operator or for nobody; the latter are counted only if they fit everybody.
     """
-    giving_way, broken = state.giving_way.get(key, ()), state.leaving.to_triage
-    keys = sorted(each for each in giving_way if each not in broken)
+    keys = sorted(find_giving(state, key))
     if not keys:
         return 0
     ranking, promised = state.ranking(key), list[MachineKey]()

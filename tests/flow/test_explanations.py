@@ -268,33 +268,32 @@ def test_the_loss_of_an_unhealthy_node_waits_behind_what_waits_already(
     assert [world.node_counts(pool).current for pool in ("train", "later")] == [4, 2]
 
 
-@pytest.mark.parametrize(
-    ("priority", "advised", "before"), [(0, 3, 1), (5, 4, 2)], ids=["equal", "higher"]
-)
-def test_the_loss_of_a_nodepool_with_a_higher_priority_comes_before_what_waits(
-    world: WorldHarness, priority: int, advised: int, before: int
+@pytest.mark.parametrize("priority", [0, 5], ids=["equal", "higher"])
+def test_the_loss_of_a_nodepool_may_come_before_that_of_one_that_waits(
+    world: WorldHarness, priority: int
 ) -> None:
-    # given a spot NodePool with all its Nodes, one that lacks two, and each gives way with a Node
+    # given a spot NodePool with all its Nodes and one at work that lacks two; each loses a Node
     world.given_data_center(machines=3, quota=9)
     world.given_cluster("west", "umbrella")
     world.given_quota(9, org="umbrella")
     world.apply("first", 2, computeClass="spot", schedulingPriority={"value": priority})
     world.apply("second", 3, computeClass="spot")
     world.pass_time(minutes=1)
+    for node in ("n1", "n3"):
+        world.run_pod(node)
     world.apply("umbrella/west/train", 2)
     world.pass_time(seconds=1)
 
     # when as many machines are added as are advised, less one, and then that one
     helps = explained(world, "second").causes[0].helps
-    world.given_machines(advised - 1)
+    world.given_machines(3)
     world.pass_time(minutes=10)
     one_less = titles(explained(world, "second"))
     world.given_machines(1)
 
     # then these are enough, also for the Node that the other NodePool takes first
     assert helps[0] == (
-        f"add {advised} machines of the type to the zone, "
-        f"up to {before} of them for what is served before it"
+        "add 4 machines of the type to the zone, up to 2 of them for what is served before it"
     )
     assert one_less == ["Capacity is NoneAvailable"]
     assert titles(explained(world, "second")) == []
@@ -652,6 +651,31 @@ def test_the_loss_of_a_node_comes_after_machines_that_come_for_nobody(
         "add 2 machines of the type to the zone, up to 1 of them for what is served before it"
     )
     assert [world.node_counts(pool).current for pool in ("other", "cheap", "later")] == [1, 3, 1]
+
+
+def test_the_loss_of_a_node_comes_after_that_of_another_nodepool_at_the_same_time(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool at work that lacks a Node, and one with an idle Node
+    world.given_data_center(machines=2)
+    for pool in ("cheap", "idle"):
+        world.apply(pool, 1, computeClass="spot")
+        world.pass_time(minutes=1)
+    world.run_pod("n1")
+    world.scale("cheap", 2)
+
+    # when both lose a Node, and as many machines are added as are advised
+    world.apply("train", 2)
+    (capacity,) = (each for each in explained(world, "cheap").causes if each.kind == "Capacity")
+    world.given_machines(3)
+    world.pass_time(minutes=8)
+
+    # then it has all Nodes, though the idle Node has left first, and waits before its lost Node
+    assert capacity.helps[0] == (
+        "add 3 machines of the type to the zone, up to 2 of them for what is served before it"
+    )
+    counts = [world.node_counts(pool).current for pool in ("cheap", "idle", "train")]
+    assert counts == [2, 1, 2]
 
 
 def test_a_lower_target_gives_back_enough_for_what_the_autoscaler_takes_first(
