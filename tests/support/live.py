@@ -130,13 +130,18 @@ class LiveHarness(Harness):
 
     async def _run_until_idle(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not self._rests(await api.last_position(self._connection, STREAM)):
+            while not await self._is_idle():
                 await asyncio.sleep(PAUSE_S)
                 self._entries += await self._reader.take()
 
-    def _rests(self, last: int) -> bool:
-        if (self._entries[-1].position if self._entries else 0) != last:
+    async def _is_idle(self) -> bool:
+        """Whether everything rests; asks the server only once all that was read is processed."""
+        last = self._entries[-1].position if self._entries else 0
+        if not self._rests(last):
             return False
+        return await api.last_position(self._connection, STREAM) == last and self._rests(last)
+
+    def _rests(self, last: int) -> bool:
         for entry in self._entries[self._checked :]:
             for service in self.services:
                 if service.wants(entry.subject):
