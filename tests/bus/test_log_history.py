@@ -12,7 +12,7 @@ from nodepool.cli.app import run
 from nodepool.local.server import NatsServer
 from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM, streams
-from support.replay import run_scenario
+from support.replay import scenario_log
 
 PART = 500
 COUNT = "SELECT count(DISTINCT position) AS n, max(position) AS last FROM log"
@@ -85,7 +85,7 @@ async def test_node_hours_are_the_same_with_an_archive_and_without(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "archive"
-    said = [(entry.subject, entry.content) for entry in run_scenario().world.log.entries]
+    said = [(entry.subject, entry.content) for entry in scenario_log()]
     async with connected(server.url) as connection:
         # given Nodes that come and go, a part of which is archived
         await fill(connection, said[:400])

@@ -1,43 +1,59 @@
 """What was read live is compared with what the log holds at the end."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from faults.copies import lost
 from nodepool.contract.log import Entry
-from support.replay import run_scenario
+from support.replay import scenario_log
 
-LOG = tuple(run_scenario().world.log.entries)
-RECORD = LOG[-1]._replace(position=len(LOG) + 1, subject="np.commit.quota", content=b"{}")
-WAKE = RECORD._replace(subject="np.evt.clock.quota._._.Wake")
-OTHER = RECORD._replace(subject="np.evt.quota.a.b.c.QuotaSet")
+Log = Sequence[Entry]
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What a server holds, and how it differs from what was read."""
+    """What a server holds in the place of a log, and how that differs from the log.
 
-    log: tuple[Entry, ...]
+    difference: with the last entry of the log as 0.
+    """
+
+    of: Callable[[Log], Log]
     difference: str
+
+
+def changed(log: Log, **fields: object) -> Log:
+    """The log with another entry at position 5."""
+    return (*log[:4], log[4]._replace(**fields), *log[5:])  # type: ignore[arg-type]
+
+
+def longer(subject: str) -> Callable[[Log], Log]:
+    """The log with one more entry, on this subject."""
+    return lambda log: (
+        *log,
+        log[-1]._replace(position=len(log) + 1, subject=subject, content=b"{}"),
+    )
 
 
 @pytest.mark.parametrize(
     "copy",
     [
-        Copy(LOG, ""),
-        Copy((*LOG, RECORD), ""),
-        Copy((*LOG, WAKE), ""),
-        Copy((*LOG, OTHER), "it holds"),
-        Copy(LOG[:-1], f"it ends before position {len(LOG)}, {LOG[-1].subject}"),
-        Copy(LOG[1:], "it holds 2 "),
-        Copy((*LOG[:4], LOG[4]._replace(content=b"{}"), *LOG[5:]), "it holds 5 "),
-        Copy((*LOG[:4], LOG[4]._replace(time=LOG[0].time.replace(year=2000)), *LOG[5:]), "it "),
+        Copy(lambda log: log, ""),
+        Copy(longer("np.commit.quota"), ""),
+        Copy(longer("np.evt.clock.quota._._.Wake"), ""),
+        Copy(longer("np.evt.quota.a.b.c.QuotaSet"), "it holds"),
+        Copy(lambda log: log[:-1], "it ends before position {0.position}, {0.subject}"),
+        Copy(lambda log: log[1:], "it holds 2 "),
+        Copy(lambda log: changed(log, content=b"{}"), "it holds 5 "),
+        Copy(lambda log: changed(log, time=log[0].time.replace(year=2000)), "it "),
     ],
     ids=["same", "more-commits", "more-wakes", "more", "end", "first", "content", "time"],
 )
 def test_a_copy_that_lacks_or_changes_what_was_read_is_found(copy: Copy) -> None:
-    difference = lost(LOG, copy.log)
+    log = scenario_log()
 
-    assert difference.startswith(copy.difference)
+    difference = lost(log, copy.of(log))
+
+    assert difference.startswith(copy.difference.format(log[-1]))
     assert bool(difference) is bool(copy.difference)

@@ -5,7 +5,9 @@
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 
+from nodepool.contract.log import Entry
 from nodepool.engine.snapshot import dump
 from support.constants import PREFER_IDLE, RACK
 from support.world_harness import WorldHarness
@@ -38,6 +40,12 @@ def run_scenario() -> WorldHarness:
     world.pass_time(minutes=10)
     assert world.replay_differs() == []
     return world
+
+
+@cache
+def scenario_log() -> tuple[Entry, ...]:
+    """The log of the scenario, for whoever only reads it; a process runs it once."""
+    return tuple(run_scenario().world.log.entries)
 
 
 def lines() -> Iterator[bytes]:

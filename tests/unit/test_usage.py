@@ -34,8 +34,8 @@ from nodepool.usage.uses import Use, use_of
 from support.archived import Archiving, archive_entries
 from support.constants import PREFER_IDLE
 from support.reference.usage import count_usage
-from support.replay import run_scenario
-from support.simulation.driver import Simulation
+from support.replay import scenario_log
+from support.simulation.driver import simulated_log
 from support.world_harness import WorldHarness
 
 HOUR = timedelta(hours=1)
@@ -230,7 +230,7 @@ def test_any_events_of_a_node_count_as_in_the_reference(
 
 
 def test_windows_that_follow_each_other_have_the_sums_of_the_window_that_spans_them() -> None:
-    entries = run_scenario().world.log.entries
+    entries = scenario_log()
     chance, begin, end = Random(3), entries[0].time, entries[-1].time
     whole = measured(entries, begin, end).sums()
 
@@ -244,7 +244,7 @@ def test_windows_that_follow_each_other_have_the_sums_of_the_window_that_spans_t
 
 
 def test_no_time_passes_while_the_clock_of_the_server_is_behind() -> None:
-    entries = list(run_scenario().world.log.entries)
+    entries = scenario_log()
     begin, end = entries[0].time, entries[-1].time
     # given a clock that was put back for a while
     back = [
@@ -261,7 +261,7 @@ def test_no_time_passes_while_the_clock_of_the_server_is_behind() -> None:
 
 
 def test_rows_add_up_in_each_grouping() -> None:
-    entries = run_scenario().world.log.entries
+    entries = scenario_log()
     sums = measured(entries, entries[0].time, entries[-1].time).sums()
 
     rows = {by: build_rows(sums, by) for by in By}
@@ -302,10 +302,9 @@ async def add_snapshot(archiving: Archiving, entries: Sequence[Entry]) -> dateti
 async def test_an_archive_with_a_snapshot_gives_the_numbers_of_the_whole_log(
     seed: int, tmp_path: Path
 ) -> None:
-    simulation = Simulation(seed)
-    simulation.run()
-    entries, chance = simulation.log.entries, Random(seed)
-    archiving = await archive_entries(tmp_path, entries, simulation.log.id, most=200)
+    log, chance = simulated_log(seed), Random(seed)
+    entries = log.entries
+    archiving = await archive_entries(tmp_path, entries, log.id, most=200)
     moments = [
         await add_snapshot(archiving, entries[: len(entries) * share // 10]) for share in (3, 6, 9)
     ]
@@ -325,9 +324,8 @@ async def test_an_archive_with_a_snapshot_gives_the_numbers_of_the_whole_log(
 
 
 async def test_only_what_follows_a_snapshot_is_read(tmp_path: Path) -> None:
-    log = run_scenario().world.log
-    entries = log.entries
-    archiving = await archive_entries(tmp_path, entries, log.id, most=50)
+    entries = scenario_log()
+    archiving = await archive_entries(tmp_path, entries, most=50)
     time = await add_snapshot(archiving, entries[: len(entries) // 2])
 
     # given an archive whose first segments are gone
@@ -346,7 +344,7 @@ async def test_only_what_follows_a_snapshot_is_read(tmp_path: Path) -> None:
 
 
 async def test_an_archive_that_begins_later_needs_a_snapshot(tmp_path: Path) -> None:
-    entries = run_scenario().world.log.entries[100:]
+    entries = scenario_log()[100:]
     await archive_entries(tmp_path, entries)
 
     async with opened(str(tmp_path)) as history:
@@ -359,7 +357,7 @@ async def test_an_archive_that_begins_later_needs_a_snapshot(tmp_path: Path) -> 
 
 @pytest.fixture
 async def archive(tmp_path: Path) -> Path:
-    await archive_entries(tmp_path, run_scenario().world.log.entries)
+    await archive_entries(tmp_path, scenario_log())
     return tmp_path
 
 
@@ -400,7 +398,7 @@ async def test_the_hours_are_printed_in_each_format(
 def test_what_cannot_be_counted_is_named(
     options: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asyncio.run(archive_entries(tmp_path, run_scenario().world.log.entries))
+    asyncio.run(archive_entries(tmp_path, scenario_log()))
 
     assert usage(tmp_path, *options) == code
     assert said in capsys.readouterr().err

@@ -19,8 +19,8 @@ from nodepool.engine.world import START
 from nodepool.state.tallies import Labels
 from nodepool.usage.nodes import CountedNode, event_of, evolve
 from support.reference.usage import count_usage
-from support.replay import run_scenario
-from support.simulation.driver import Simulation
+from support.replay import scenario_log
+from support.simulation.driver import simulated_log
 
 MICROSECOND = timedelta(microseconds=1)
 MONTH = (START + timedelta(days=40)).replace(day=1)
@@ -61,9 +61,7 @@ def shown(figures: UsageFigures) -> dict[Labels, float]:
 
 @pytest.mark.parametrize("seed", [0, 2, 5, 6])
 def test_the_aggregator_knows_the_nodes_as_a_replay_of_their_events_does(seed: int) -> None:
-    simulation = Simulation(seed)
-    simulation.run()
-    entries, nodes = simulation.log.entries, dict[NodeKey, CountedNode]()
+    entries, nodes = simulated_log(seed).entries, dict[NodeKey, CountedNode]()
     places, seen = set(Random(seed).sample(range(1, len(entries)), 12)), Counter[str]()
 
     for place, entry in enumerate(entries, 1):
@@ -81,9 +79,7 @@ def test_the_aggregator_knows_the_nodes_as_a_replay_of_their_events_does(seed: i
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_seconds_of_a_month_are_those_of_a_replay(seed: int) -> None:
-    simulation = Simulation(seed)
-    simulation.run()
-    entries = simulation.log.entries
+    entries = simulated_log(seed).entries
 
     for place in sorted(Random(seed).sample(range(len(entries) // 4, len(entries)), 6)):
         figures = figures_of(entries[:place])
@@ -98,9 +94,9 @@ def test_the_seconds_of_a_month_are_those_of_a_replay(seed: int) -> None:
 
 def test_a_new_month_begins_with_the_nodes_that_there_are_and_without_their_past() -> None:
     # given a log in the middle of which a month begins
-    entries = run_scenario().world.log.entries
-    middle = entries[len(entries) // 2].time
-    entries = [entry._replace(time=entry.time - middle + MONTH) for entry in entries]
+    log = scenario_log()
+    middle = log[len(log) // 2].time
+    entries = [entry._replace(time=entry.time - middle + MONTH) for entry in log]
 
     figures = figures_of(entries)
 

@@ -9,6 +9,7 @@ add up, which `final_checks` checks.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from random import Random
 
 from nodepool.contract.log import LogId
@@ -241,3 +242,11 @@ class Simulation:
         self._audit()
         self.bugs.keys.clear()
         run_until_quiet(self.world, self._audit)
+
+
+@cache
+def simulated_log(seed: int) -> Log:
+    """The log of a simulation, for whoever only reads it; a process runs each of them once."""
+    simulation = Simulation(seed)
+    simulation.run()
+    return simulation.log
