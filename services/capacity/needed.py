@@ -81,12 +81,14 @@ def place(
     operator: int,
     coming: int,
     giving: Counter[PoolKey],
+    own: PoolKey | None = None,
 ) -> None:
-    """Set the positions of all missing Nodes, and how many machines each NodePool waits for.
+    """Set the position of the first missing Node, and how many machines a NodePool waits for.
 
     operator: how many machines an operator lacks, who gets them first.
     coming: how many machines come for the operator or for nobody; the latter fit everybody.
     giving: how many machines come from the Nodes of each NodePool that give way.
+    own: the only NodePool that is asked about; None for all of them.
     """
     if all(claim.taken >= claim.lacks for claim in claims.values()):
         return
@@ -98,7 +100,8 @@ def place(
     if losers or coming or any(claim.preempted for claim in claims.values()):
         later = _Line(after, operator - coming, lambda key: _comes(claims.get(key)))
     needs = _Needs(ranking, losers, at_once, later, max(0, coming - operator), giving)
-    for key, claim in claims.items():
+    for key in claims if own is None else claims.keys() & {own}:
+        claim = claims[key]
         claim.position = at_once.positions[key]
         claim.needed = needs.of(key, claim)
 

@@ -55,7 +55,7 @@ def shares(
     coming = _promise(state, key, claims, operator, failed, own)
     claims = {each: claim for each, claim in claims.items() if each not in failed}
     giving = count_giving(state, key)
-    place(state.ranking(key), claims, find_losers(state, key), operator, coming, giving)
+    place(state.ranking(key), claims, find_losers(state, key), operator, coming, giving, own)
     for pool_key, claim in claims.items():
         if own is not None and pool_key != own:
             continue
