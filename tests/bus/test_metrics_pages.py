@@ -133,45 +133,41 @@ def test_promtool_is_there_to_check_pages() -> None:
 
 @pytest.mark.timeout(240)
 async def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        replicas = {
-            name: stack.enter_context(launched(name, server, tmp_path, free_port()))
-            for name in SERVICES
-        }
+    host = " ".join(("nodepool.host", *SERVICES))
+    with launched(host, server, tmp_path, free_port(), output=tmp_path / "host.log") as all_of_them:
         async with (
             connected(server.url) as connection,
             Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
         ):
             # given a control plane with a NodePool at its target
-            await ready(tuple(replicas.values()))
+            await ready((all_of_them,))
             await with_a_pool(client)
 
             # when hundreds of commands arrive that are unknown, or about types that are
             await invent(connection, client)
-            await seen(lambda: refused(replicas["validator"]) == INVENTED)
-            await seen(lambda: pools_on(replicas["aggregator"]) == {"p"})
+            await seen(lambda: refused(all_of_them) == INVENTED)
+            await seen(lambda: pools_on(all_of_them) == {"p"})
 
             # and none of them is a fault of a service
-            assert sum(values(replicas["validator"], "nodepool_dead_letters_total")) == 0
+            assert sum(values(all_of_them, "nodepool_dead_letters_total")) == 0
 
         # then there are no more series than the system itself makes
-        pages = {name: list(series(it.page("/metrics"))) for name, it in replicas.items()}
-        assert {name for page in pages.values() for name in labels(page, "message")} <= KNOWN
-        assert {name for page in pages.values() for name in labels(page, "pool")} == {"p"}
-        assert {kind for page in pages.values() for kind in labels(page, "instance_type")} == {H100}
-        assert sum(map(len, pages.values())) <= SERIES_MAX
-        validator = replicas["validator"].page("/metrics")
-        assert 'command="unknown"' in validator
-        assert "Invented" not in validator
+        text = all_of_them.page("/metrics")
+        page = list(series(text))
+        assert labels(page, "nodepool_service") == set(SERVICES)
+        assert labels(page, "message") <= KNOWN
+        assert labels(page, "pool") == {"p"}
+        assert labels(page, "instance_type") == {H100}
+        assert len(page) <= SERIES_MAX
+        assert 'command="unknown"' in text
+        assert "Invented" not in text
 
-        # and each page has what the list of metrics says, and nothing else
-        texts = [replica.page("/metrics") for replica in replicas.values()]
-        assert [strangers(text, ALL) for text in texts] == [[] for _ in texts]
-        assert [lint(text) for text in texts] == ["" for _ in texts]
+        # and the page has what the list of metrics says, and nothing else
+        assert strangers(text, ALL) == []
+        assert lint(text) == ""
 
         # and no label is one that Prometheus gives to the target
-        used = {name for page in pages.values() for _, labels, _ in page for name in labels}
-        assert used & TARGET_LABELS == set()
+        assert {name for _, labels, _ in page for name in labels} & TARGET_LABELS == set()
 
 
 def pools_on(replica: ReplicaProcess) -> set[str]:
