@@ -5,10 +5,11 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -215,20 +216,27 @@ class Module:
         """Whether it is of the part of a package that reads and writes outside of the bus."""
         return any(f"{self.name}.".startswith(f"{name}.host.") for name in WITH_A_HOST)
 
-    def imports(self) -> Iterator[tuple[str, ...]]:
+    def imports(self) -> tuple[tuple[str, ...], ...]:
         """Every module it imports, as the parts of its name; `from a import b` gives both."""
-        for node in ast.walk(self.tree):
-            match node:
-                case ast.Import(names=names):
-                    yield from (tuple(alias.name.split(".")) for alias in names)
-                case ast.ImportFrom(module=str(module), names=names, level=0):
-                    yield from ((*module.split("."), alias.name) for alias in names)
-                case ast.ImportFrom():
-                    yield ("", "relative")
+        return _imports_of(self.tree)
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
         """Its classes and functions with their qualified names, methods included."""
         yield from _definitions(self.tree, self.name)
+
+
+@cache
+def _imports_of(tree: ast.Module) -> tuple[tuple[str, ...], ...]:
+    found = list[tuple[str, ...]]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found += [tuple(alias.name.split(".")) for alias in names]
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                found += [(*module.split("."), alias.name) for alias in names]
+            case ast.ImportFrom():
+                found.append(("", "relative"))
+    return tuple(found)
 
 
 def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]:
@@ -302,27 +310,18 @@ def test_nothing_is_imported_by_the_name_of_its_source_root() -> None:
 
 def test_no_product_code_imports_from_the_tests() -> None:
     names = {path.stem for path in (ROOT / "tests").iterdir()}
-    folders = (ROOT / "shared", ROOT / "services", ROOT / "deploy")
-    files = [path for folder in folders for path in folder.rglob("*.py")]
+    trees = {module.path: module.tree for module in modules()}
+    for path in (ROOT / "deploy").rglob("*.py"):
+        trees[path] = ast.parse(path.read_text(encoding="utf-8"))
 
     found = [
-        (str(path.relative_to(ROOT)), module)
-        for path in files
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        for module in _imported(node)
-        if module.partition(".")[0] in names
+        (str(path.relative_to(ROOT)), parts)
+        for path, tree in trees.items()
+        for parts in _imports_of(tree)
+        if parts[0] in names
     ]
 
     assert found == []
-
-
-def _imported(node: ast.AST) -> Sequence[str]:
-    match node:
-        case ast.Import(names=names):
-            return [each.name for each in names]
-        case ast.ImportFrom(module=str(module), level=0):
-            return [module]
-    return []
 
 
 def test_services_never_import_each_other() -> None:
@@ -495,7 +494,9 @@ def test_a_wait_with_a_bound_loses_no_cancellation() -> None:
         f"{module.name}:{node.lineno}"
         for module in modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+        if isinstance(node, ast.Attribute)
+        and node.attr == "wait_for"
+        and ast.unparse(node) == "asyncio.wait_for"
     ]
 
     assert found == []
@@ -751,29 +752,47 @@ def test_nothing_is_left_unfinished() -> None:
     assert [path for path, text in written() if mark.search(text)] == []
 
 
-def test_no_test_sleeps_by_the_clock() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
-    ]
+class Story(NamedTuple):
+    """What a test file says that no test may say: where it sleeps, and what it never calls."""
 
-    assert found == []
+    sleeps: tuple[str, ...]
+    untold: tuple[str, ...]
+
+
+@cache
+def stories() -> tuple[Story, ...]:
+    """Every test file, read once for all rules; the trees of all of them would take much memory."""
+    return tuple(_story(path) for path in sorted((ROOT / "tests").rglob("*.py")))
+
+
+def _story(path: Path) -> Story:
+    name, sleeps, untold = path.relative_to(ROOT), list[str](), list[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Name(id="sleep")):
+                sleeps.append(f"{name}:{node.lineno}")
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr="sleep")):
+                sleeps.append(f"{name}:{node.lineno}")
+            case ast.FunctionDef() if node.name.startswith("test_"):
+                untold += [f"{name}:{inner.lineno} {inner.name}" for inner in _uncalled(node)]
+    return Story(tuple(sleeps), tuple(untold))
+
+
+def _uncalled(test: ast.FunctionDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of a test that nothing in the test names."""
+    for inner in test.body:
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
+            isinstance(use, ast.Name) and use.id == inner.name for use in ast.walk(test)
+        ):
+            yield inner
+
+
+def test_no_test_sleeps_by_the_clock() -> None:
+    assert [place for story in stories() for place in story.sleeps] == []
 
 
 def test_every_story_that_a_test_tells_is_run() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{inner.lineno} {inner.name}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for test in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
-        for inner in test.body
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
-        if not any(isinstance(use, ast.Name) and use.id == inner.name for use in ast.walk(test))
-    ]
-
-    assert found == []
+    assert [place for story in stories() for place in story.untold] == []
 
 
 # Dependencies.
