@@ -47,7 +47,8 @@ class Pool(Claimant):
     scaled: the target at creation, or the target of the last announced scale-up or scale-down.
     shrinks_from: how many Nodes the last removal began with, or `scaled` if that was more; 0 once a
         scale-down is announced.
-    requested: how many Nodes it has announced to want, minus those of them it has removed since.
+    requested: how many Nodes it has announced to want, with those that its reservation gave back
+        and a scale-up kept, minus those of them it has removed since.
     removals: how many removals of Nodes it has begun.
     removed: how many Nodes have left in the current removal; None if no removal is in progress.
     fault: the message of a `Settings` fault of the spec; empty without one. The validator reports a
@@ -203,7 +204,9 @@ def announce(pool: Pool, event: Announced) -> Pool:
         case on.AllocationRecovered():
             return replace(pool, failure="")
         case on.CWNodePoolScaledUp(after=after):
-            return replace(pool, scaled=after)
+            # A Node that its reservation gave back is wanted from now on, though never requested.
+            requested = max(pool.requested, min(after, pool.held))
+            return replace(pool, scaled=after, requested=requested)
         case on.CWNodeRequestQueued(granted=nodes):
             return replace(pool, requested=nodes)
         case on.CWNodePoolRemoveNodes(before=before):

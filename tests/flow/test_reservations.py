@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from flow.test_audit import removal_faults
 from flow.test_explanations import explained, titles
 from flow.test_racks import (
     DOMAIN,
@@ -707,3 +708,36 @@ def test_a_node_that_is_lost_after_another_was_given_back_is_not_requested_anew(
         "CWNodeAssigned n4",
         "CWNodeRegistered n4",
     ]
+    assert removal_faults(tuple(world.entries())) == []
+
+
+def test_a_node_is_not_requested_anew_after_a_raised_target_kept_one_that_was_given_back(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose raised target is met by a busy Node that its reservation gave back
+    world.given_data_center(machines=6)
+    lifecycle = {**PREFER_IDLE, "disableUnhealthyNodeEviction": False}
+    world.apply("train", 3, lifecycle=lifecycle)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+        world.run_pod("n1")
+    world.scale("train", 4)
+    world.stop_pod("n2")
+    world.start_recording()
+
+    # when it loses a Node
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=1)
+
+    # then the Node is replaced, and the NodePool asks for no more Nodes than it had
+    assert world.events("train") == [
+        "CWNodeCordoned n2",
+        "CWDrainNode n2",
+        "CWNodeDeleted n2",
+        "CWNodeAssigned n5",
+        "CWNodeRegistered n5",
+    ]
+    assert removal_faults(tuple(world.entries())) == []

@@ -74,7 +74,8 @@ class Group:
     shrinks_from: how many Nodes its last removal began with, at least `level`; 0 once it is scaled
         down.
     removed: how many Nodes left in the removal under way; None while there is none.
-    places: how many Nodes it may be assigned: those it requested, without those it removed itself.
+    places: how many Nodes it may be assigned: those it requested and those that a scale-up kept,
+        without those it removed itself.
     grown: the NVLink domains of the Nodes that the step under way has assigned it.
     shrunk: of a type that comes in racks, how many Nodes of each NVLink domain stayed before the
         step under way chose the first to leave; None where it has chosen none.

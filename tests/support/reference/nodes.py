@@ -192,8 +192,9 @@ class NodesModel:
         too_late = isinstance(message, CWNodeDeleted) and message.removal == "ScaleDown"
         for group in self.groups.values():
             member = group.members.pop(message.assignment, None)
-            if member is not None:
-                group.places -= member.chosen is not None and not member.preempted
+            if member is not None and member.chosen is not None and not member.preempted:
+                # A Node that its reservation gave back may have been one more than was requested.
+                group.places = max(group.places - 1, min(group.places, len(group.members)))
             member = member or group.lent.pop(message.assignment, None)
             if member is None:
                 continue
@@ -263,6 +264,8 @@ class NodesModel:
             case CWNodePoolNodesRemoved():
                 self._removed(group, message)
             case CWNodeRequestQueued(count=count):
+                if len(group.members) + count <= group.places:
+                    self._fault(group, f"requests {count} Nodes that it has requested before")
                 group.places = len(group.members) + count
                 missing = min(group.granted, group.spec.target) - len(group.members)
                 if count != missing or group.deleting:
@@ -286,7 +289,9 @@ class NodesModel:
             way = "up" if is_up else "down"
             self._fault(group, f"is scaled {way} {before} to {after}, last to {level}")
         group.level = after
-        if not is_up:
+        if is_up:
+            group.places = max(group.places, min(after, len(group.members)))
+        else:
             group.places, group.removed = min(group.places, after), None
             group.shrinks_from = 0
 
