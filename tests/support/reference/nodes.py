@@ -264,8 +264,6 @@ class NodesModel:
             case CWNodePoolNodesRemoved():
                 self._removed(group, message)
             case CWNodeRequestQueued(count=count):
-                if len(group.members) + count <= group.places:
-                    self._fault(group, f"requests {count} Nodes that it has requested before")
                 group.places = len(group.members) + count
                 missing = min(group.granted, group.spec.target) - len(group.members)
                 if count != missing or group.deleting:
