@@ -236,7 +236,7 @@ def node_left(
 ) -> NodePoolObject:
     """Return the NodePool without this Node, which was current or in progress.
 
-    others: its other Nodes that are in no count of `NodePoolObject.domains`, and maybe more.
+    others: its other Nodes, at least those that `NodePoolObject.domains` does not count.
     """
     if event.uid != pool.uid:
         return pool

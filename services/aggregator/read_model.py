@@ -74,7 +74,7 @@ class ReadModel:
         return node if node is not None and node.assignment == event.assignment else None
 
     def uncounted_peers(self, key: NodeKey) -> Iterator[NodeObject]:
-        """Yield the other Nodes of a Node's NodePool that boot or are reserved, and maybe more."""
+        """Yield other Nodes of a Node's NodePool, at least those that boot or are reserved."""
         own = self.nodes[key].pool
         pool = self.pools.get(own)
         # A reserved Node on which no work runs is not busy.

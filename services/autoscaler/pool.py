@@ -87,7 +87,7 @@ class Waiting:
 class Loss(NamedTuple):
     """Nodes that a NodePool came to lack within the same minute, and when it lost the last of them.
 
-    Nodes that are lost together, as by a preemption, are so given up together.
+    Nodes that are lost together, for example to a preemption, are mostly given up together.
     """
 
     since: datetime

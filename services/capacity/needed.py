@@ -83,7 +83,7 @@ def place(
     giving: Counter[PoolKey],
     own: PoolKey | None = None,
 ) -> None:
-    """Set the position of the first missing Node, and how many machines a NodePool waits for.
+    """Set the position of each NodePool's first missing Node, and how many machines it waits for.
 
     operator: how many machines an operator lacks, who gets them first.
     coming: how many machines come for the operator or for nobody; the latter fit everybody.

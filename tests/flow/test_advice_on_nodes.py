@@ -520,9 +520,51 @@ def test_a_spot_node_is_not_to_be_reserved_again_for_who_loses_a_silent_node(
     # then the Node is not to be reserved for the organisation again
     assert before == ("reserve n1 for the organisation again",)
     assert silent == (
-        "wait: a Node of prod/train does not answer; a spot Node gives way if it is lost",
+        "wait: a Node of prod/train does not answer; if it is lost, a spot Node gives way",
     )
     assert helps(world, "cheap")[-1] == ()
+
+
+def test_a_spot_node_may_be_reserved_again_beside_a_silent_node_that_is_not_replaced(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that waits, and has a Node that the control plane uses
+    world.given_data_center(machines=3)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+    # and another NodePool that is to shrink once one of its Nodes is idle
+    for node in ("n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+
+    # when a Node of that NodePool is silent
+    world.break_machines("n2", fault="hang", times=9)
+    world.pass_time(minutes=1)
+    check_advice(world.world, Random(0), most=9)
+
+    # then its loss would take nothing from the spot NodePool
+    assert helps(world, "cheap")[-1] == ("reserve n1 for the organisation again",)
+
+
+def test_nobody_waits_for_a_silent_node_where_no_node_can_be_reserved_again(
+    world: WorldHarness,
+) -> None:
+    # given a spot NodePool that waits, and whose only Node is lent and does not answer
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "cheap", "n1", reservedDesired="control-plane")
+    world.break_machines("n1", fault="hang", times=9)
+    world.pass_time(minutes=1)
+    before = helps(world, "cheap")[-1]
+
+    # when a Node of another NodePool does not answer either
+    world.break_machines("n2", fault="hang", times=9)
+    world.pass_time(minutes=1)
+
+    # then there is nothing to wait for
+    assert before == helps(world, "cheap")[-1] == ()
 
 
 def test_a_silent_node_is_not_to_be_reserved_again(world: WorldHarness) -> None:

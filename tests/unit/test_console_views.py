@@ -926,9 +926,18 @@ def test_the_next_pages_of_events_go_on_where_the_first_one_ended_whatever_happe
     assert read == list(range(250, 0, -1))
     assert {key: value for key, value in query.items() if value} == {"page": "3", "until": "250"}
 
-    # and the first page has the newest events, as has a page whose events are forgotten
-    assert list_events(events, read_events_asked({})).lines[0].event.position == 270
-    assert list_events(events[260:], read_events_asked(query)).lines[0].event.position == 270
+    # and the first page has the newest events, whatever else its address says
+    for until in ("", "0", "100"):
+        newest = list_events(events, read_events_asked({"until": until}))
+        assert newest.lines[0].event.position == 270
+
+    # and so has a page whose events are forgotten
+    events += [happening(each, "CWNodeCordoned", 1) for each in range(271, 571)]
+    forgotten = list_events(events[260:], read_events_asked(query))
+    assert (forgotten.cut.page, forgotten.lines[0].event.position) == (1, 570)
+    # and a position beyond the log is that of its newest event
+    beyond = list_events(events, read_events_asked({"page": "2", "until": "999"}))
+    assert (beyond.asked.until, beyond.lines[0].event.position) == (570, 470)
 
 
 def test_the_list_of_events_says_since_when_it_has_them_whatever_matches() -> None:

@@ -45,14 +45,15 @@ class EventsAsked:
 def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
     """Return what an address asks for."""
     severity, kind = query.get("severity", ""), query.get("kind", "")
+    page = read_page(query)
     return EventsAsked(
         read_filter(query),
         query.get("cluster", "")[:FILTER_MAX],
         severity if severity in ("Normal", "Warning") else "",
         kind if kind in ("NodePool", "Node") else "",
         query.get("name", "")[:FILTER_MAX],
-        read_page(query),
-        read_position(query),
+        page,
+        read_position(query) if page > 1 else 0,
     )
 
 
@@ -81,17 +82,20 @@ class EventList:
 
 def list_events(happenings: Sequence[Happening], asked: EventsAsked) -> EventList:
     """Return the page of events that an address asks for, newest first."""
+    newest = max((each.position for each in happenings), default=0)
     older = [each for each in happenings if each.position <= asked.until]
-    if not older:  # The address names no position, or all events up to there are forgotten.
-        asked = replace(asked, until=max((each.position for each in happenings), default=0))
+    if not older or asked.until > newest:
+        # The address names no position of the log, or all events up to there are forgotten.
+        is_forgotten = asked.until > 0 and not older
+        asked = replace(asked, until=newest, page=1 if is_forgotten else asked.page)
     happenings = older or happenings
     found: dict[int, list[Happening]] = {}
     for each in happenings:
         if matches(each, asked):
             found.setdefault(each.position, []).append(each)
     page = cut(len(found), asked.page)
-    newest = sorted(found, reverse=True)[page.start : page.end]
-    lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in newest)
+    shown = sorted(found, reverse=True)[page.start : page.end]
+    lines = tuple(Line(found[p][0], tuple((e.kind, e.name) for e in found[p])) for p in shown)
     known = len({each.position for each in happenings})
     since = min((each.time for each in happenings), default=None)
     return EventList(asked, lines, known, since, page)

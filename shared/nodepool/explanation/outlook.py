@@ -110,7 +110,7 @@ def foresee_loss(facts: Facts, domain: str = "") -> str:
 
 
 def may_be_lost(facts: Facts, node: NodeFacts) -> bool:
-    """Return whether a Node that stays is given up, and replaced, unless its machine answers."""
+    """Return whether a Node that stays is given up unless its machine answers."""
     is_awaited = node.answer_by is not None or facts.cures
     return node.is_silent and not node.removal and is_awaited
 

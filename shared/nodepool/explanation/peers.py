@@ -13,6 +13,8 @@ def peer_of(name: str, own: Facts) -> Peer:
     """Return a NodePool, named `<cluster>/<name>`, as others see it that share its quota."""
     quota, capacity = own.checks.get("Quota"), own.checks.get("Capacity")
     stays = own.is_valid and not own.deleting
+    # A NodePool that is to shrink, or is not valid, gets no Node in the place of a lost Node.
+    replaces = stays and own.held <= own.allowed
     # A NodePool lacks no quota up to its grant, whatever its limit is.
     is_granted = own.target <= own.reserved
     waits_for_quota = quota is not None and quota.status == "False" and not is_granted
@@ -28,7 +30,7 @@ def peer_of(name: str, own: Facts) -> Peer:
         yields=not (own.deleting or own.autoscaling or gets_none(own)),
         keeps=_count_kept(own),
         has_silent=any(node.is_silent for node in own.counted_nodes),
-        may_lose=any(may_be_lost(own, node) for node in own.counted_nodes),
+        may_lose=replaces and any(may_be_lost(own, node) for node in own.counted_nodes),
         returning=_count_returning(own),
         deleting=own.deleting,
         may_grow=max(0, own.max_nodes - own.target) if stays else 0,

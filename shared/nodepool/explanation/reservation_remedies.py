@@ -19,8 +19,10 @@ def reservation_remedies(facts: Facts, nodes: list[NodeFacts]) -> Iterator[Remed
     """
     nodes = [node for node in nodes if fits_target(facts, node)]
     if not stays_usable(facts):
-        if peer := find_losing_peer(facts):
-            text = f"wait: a Node of {peer} does not answer; a spot Node gives way if it is lost"
+        could = (waits_for_work, _can_be_reserved, _can_be_uncordoned)
+        peer = find_losing_peer(facts)
+        if peer and any(can(node) for node in nodes for can in could):
+            text = f"wait: a Node of {peer} does not answer; if it is lost, a spot Node gives way"
             yield Remedy(text, Wait(), Promise.NOTHING)
         return
     for node in [node for node in nodes if waits_for_work(node)][:1]:
