@@ -928,8 +928,8 @@ def test_the_next_pages_of_events_go_on_where_the_first_one_ended_whatever_happe
 
     # and the first page has the newest events, whatever else its address says
     for until in ("", "0", "100"):
-        newest = list_events(events, read_events_asked({"until": until}))
-        assert newest.lines[0].event.position == 270
+        shown = list_events(events, read_events_asked({"until": until}))
+        assert shown.lines[0].event.position == 270
 
     # and so has a page whose events are forgotten
     events += [happening(each, "CWNodeCordoned", 1) for each in range(271, 571)]
