@@ -59,7 +59,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return errors(tmp_path_factory.mktemp("mypy"))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_message_that_is_heard_and_not_handled_fails_the_type_check(
     service: str, report: str
@@ -79,7 +78,6 @@ def test_a_message_that_is_heard_and_not_handled_fails_the_type_check(
     assert modules >= (matching if "state" in matching else {*matching, "changes"}), report
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_message_that_is_said_and_not_folded_fails_the_type_check(
     service: str, report: str

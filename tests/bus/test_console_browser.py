@@ -196,7 +196,6 @@ async def tab_to(page: Page, selector: str) -> None:
     pytest.fail(f"Tab does not lead to {selector}")
 
 
-@pytest.mark.timeout(300)
 @in_browser
 async def test_every_page_fits_a_small_screen_and_people_with_a_disability_in_each_theme(
     tmp_path: Path,

@@ -55,7 +55,6 @@ async def finds(owner: Tab, text: str, *, scripts: bool) -> None:
     await until(is_shown)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("scripts", [True, False])
 @in_browser
 async def test_every_action_on_a_node_is_taken_by_its_button_and_seen_on_its_page(
@@ -84,7 +83,6 @@ async def test_every_action_on_a_node_is_taken_by_its_button_and_seen_on_its_pag
             assert [each for each in owner.faults if "status of 404" not in each] == []
 
 
-@pytest.mark.timeout(120)
 @in_browser
 async def test_an_operator_sends_a_dead_letter_again_by_its_button(tmp_path: Path) -> None:
     async with (

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.async_api import expect
 
 from bus.accounts import CLUSTER, ORG
@@ -53,7 +52,6 @@ async def test_no_column_of_the_list_moves_whatever_comes_into_it(tmp_path: Path
             assert await owner.page.evaluate(TOO_WIDE) == [], width
 
 
-@pytest.mark.timeout(120)
 @in_browser
 async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live(
     tmp_path: Path,
@@ -89,7 +87,6 @@ async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live
         assert CLUSTER in await page.locator(".crumb").inner_text()
 
 
-@pytest.mark.timeout(180)
 @in_browser
 async def test_tables_can_be_read_on_a_phone_without_scrolling_sideways(tmp_path: Path) -> None:
     async with (
@@ -145,7 +142,6 @@ async def test_tables_can_be_read_on_a_phone_without_scrolling_sideways(tmp_path
             await user.page.set_viewport_size(SMALL)
 
 
-@pytest.mark.timeout(120)
 @in_browser
 async def test_the_users_can_be_read_on_any_screen(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world, tab(world) as owner:

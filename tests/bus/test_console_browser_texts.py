@@ -3,7 +3,6 @@
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from playwright.async_api import Page
 
 from bus.accounts import CLUSTER, ORG
@@ -51,7 +50,6 @@ async def check(user: Tab) -> None:
     assert "49&lt;/title" not in await page.content(), page.url
 
 
-@pytest.mark.timeout(180)
 @in_browser
 async def test_what_users_write_is_text_on_every_page_and_in_every_form(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:

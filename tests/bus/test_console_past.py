@@ -43,7 +43,6 @@ async def scaled(world: World) -> int:
     return then
 
 
-@pytest.mark.timeout(120)
 async def test_pages_show_a_moment_marked_as_past_and_without_actions(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         # given a NodePool that was scaled after a moment
@@ -91,7 +90,6 @@ async def test_pages_show_a_moment_marked_as_past_and_without_actions(tmp_path: 
         assert "CWNodePoolScaledUp" not in events_then
 
 
-@pytest.mark.timeout(120)
 async def test_the_list_of_the_past_says_why_nodepools_were_not_well(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         # given a NodePool that wanted more than its quota, and is mended since
@@ -110,7 +108,6 @@ async def test_the_list_of_the_past_says_why_nodepools_were_not_well(tmp_path: P
         assert "Helps: Raise the quota" in page
 
 
-@pytest.mark.timeout(120)
 async def test_what_the_past_does_not_have_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         then = await scaled(world)
@@ -145,7 +142,6 @@ async def test_what_the_past_does_not_have_is_refused_with_the_reason(tmp_path: 
             assert "CWNode" not in answer.text
 
 
-@pytest.mark.timeout(120)
 async def test_without_an_archive_the_page_says_that_there_is_no_past(tmp_path: Path) -> None:
     async with console_at_work(tmp_path) as world:
         owner = await world.browser("owner")
@@ -158,7 +154,6 @@ async def test_without_an_archive_the_page_says_that_there_is_no_past(tmp_path: 
         assert "Show the past" not in (await owner.get("/nodepools")).text
 
 
-@pytest.mark.timeout(120)
 async def test_preemptions_and_capacity_are_shown_as_they_were_at_a_moment(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         # given a NodePool whose only Node is being preempted, and free machines of another type
@@ -191,7 +186,6 @@ async def test_preemptions_and_capacity_are_shown_as_they_were_at_a_moment(tmp_p
         assert f'href="/capacity?type={A100}&amp;count=6">Back to now' in page
 
 
-@pytest.mark.timeout(240)
 async def test_every_address_answers_each_role_about_the_past_as_it_may(tmp_path: Path) -> None:
     async with console_at_work(tmp_path, archives=True) as world:
         then = await scaled(world)

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pytest
 from playwright.async_api import expect
 
 from bus.browsers import SMALL, in_browser, tab
@@ -16,7 +15,6 @@ ZONE = "America/New_York"
 """The zone of the browser, far from UTC."""
 
 
-@pytest.mark.timeout(180)
 @in_browser
 async def test_a_user_picks_a_moment_sees_the_older_target_and_goes_back_to_now(
     tmp_path: Path,

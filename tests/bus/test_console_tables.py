@@ -34,7 +34,6 @@ async def grown(world: World, count: int) -> None:
     await world.operator.nodepools.wait("train", "AtTarget", timeout_s=90)
 
 
-@pytest.mark.timeout(180)
 async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
     tmp_path: Path,
 ) -> None:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from nodepool.client import Client
 from nodepool.local.demo import ZONE
 from testbed.processes import ControlPlane
@@ -15,7 +13,6 @@ from testbed.processes import ControlPlane
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(180)
 def test_the_demo_brings_every_example_to_its_target_and_brings_back_nothing_the_second_time(
     tmp_path: Path,
 ) -> None:

@@ -198,7 +198,6 @@ async def test_a_commit_that_arrives_in_pieces_is_cut_too(server: NatsServer) ->
         assert await _last(direct) == 0
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", ["none", "lost", "stored"])
 async def test_whatever_becomes_of_the_reply_to_a_commit_each_input_is_shown_once(
     server: NatsServer, tmp_path: Path, fault: Fault

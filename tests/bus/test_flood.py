@@ -127,7 +127,6 @@ def refused_commits(runtime: Runtime[S, I, O]) -> float:
     return registry.get_sample_value("nodepool_commits_total", labels) or 0
 
 
-@pytest.mark.timeout(120)
 async def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,6 @@ async def stores(connection: Connection) -> bool:
     return True
 
 
-@pytest.mark.timeout(180)
 async def test_a_disk_that_others_have_filled_heals_when_there_is_room(
     disk: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +95,6 @@ async def not_stored(connection: Connection) -> bool:
     return not await stores(connection)
 
 
-@pytest.mark.timeout(180)
 async def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
     disk: Path, tmp_path: Path
 ) -> None:
@@ -129,7 +127,6 @@ async def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
         assert alarm.replica is session
 
 
-@pytest.mark.timeout(180)
 async def test_a_service_that_begins_on_a_full_disk_shows_that_it_is_full(
     disk: Path, tmp_path: Path
 ) -> None:

@@ -206,7 +206,6 @@ async def set_limits(connection: Connection, numbers: Sequence[int]) -> None:
         await outcome(connection, f"c{number}")
 
 
-@pytest.mark.timeout(120)
 async def test_a_frozen_replica_notices_that_its_log_has_gone_back_and_was_brought_further(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -131,7 +131,6 @@ def test_promtool_is_there_to_check_pages() -> None:
     assert "no help text" in lint("nodepool_x 1\n")
 
 
-@pytest.mark.timeout(240)
 async def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path) -> None:
     host = " ".join(("nodepool.host", *SERVICES))
     with launched(host, server, tmp_path, free_port(), output=tmp_path / "host.log") as all_of_them:
@@ -187,7 +186,6 @@ def leading_and_nodes(replica: ReplicaProcess) -> tuple[list[float], list[float]
     return leading, nodes
 
 
-@pytest.mark.timeout(240)
 async def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -326,7 +324,6 @@ async def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_writte
         assert values(replica, "nodepool_read_model_pending_objects") == [0]
 
 
-@pytest.mark.timeout(120)
 async def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
     server: NatsServer, tmp_path: Path
 ) -> None:

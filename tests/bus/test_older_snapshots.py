@@ -90,7 +90,6 @@ async def trim_to(connection: Connection, committed: int) -> int:
     return await cut(connection, await api.last_position(connection, STREAM) - committed)
 
 
-@pytest.mark.timeout(120)
 async def test_a_service_begins_at_a_snapshot_of_an_older_release_if_the_log_has_lost_its_head(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -35,7 +35,6 @@ async def of_ourselves(client: Connection, query: str, **fields: object) -> Mapp
     return await ask(client, f"np.api.{ORG}.{query}", **fields)
 
 
-@pytest.mark.timeout(120)
 async def test_zones_and_messages_of_a_moment_are_those_that_were_shown_then(
     tmp_path: Path,
 ) -> None:

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from bus.accounts import CLUSTER, ORG, OTHER_CLUSTER, OTHER_ORG
 from bus.archives import archived_to, end_of
 from bus.guarded_gateway import ask, user
@@ -33,7 +31,6 @@ def test_every_query_about_what_the_log_has_said_has_a_past() -> None:
     assert {query for query, _ in ASKED} == set(OF_THE_PAST) - {"FindCapacity", "Moment"}
 
 
-@pytest.mark.timeout(180)
 async def test_no_query_about_the_past_returns_anything_of_another_organisation(
     tmp_path: Path,
 ) -> None:

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bus.accounts import ORG, OTHER_ORG, Guarded, guarded_server
 from bus.archives import archived_to, archiving, end_of
 from bus.guarded_gateway import MANIFEST, ask, at_work, user
@@ -47,7 +45,6 @@ async def past_at_work(folder: Path, **settings: Any) -> AsyncIterator[tuple[Gua
             yield server, gateway
 
 
-@pytest.mark.timeout(180)
 async def test_a_flood_of_questions_about_the_past_delays_no_other_organisation(
     tmp_path: Path,
 ) -> None:
@@ -101,7 +98,6 @@ async def at(client: Connection, position: int) -> dict[str, object]:
     return answer
 
 
-@pytest.mark.timeout(180)
 async def test_a_moment_that_takes_too_much_is_refused_and_the_next_is_shown(
     tmp_path: Path,
 ) -> None:
@@ -142,7 +138,6 @@ def hang(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.timeout(120)
 async def test_moments_count_against_the_budget_of_queries(tmp_path: Path) -> None:
     budget = {"queries_per_second": 1, "queries_burst": 55}
     async with past_at_work(tmp_path, **budget) as (server, _), user(server, "owner") as client:

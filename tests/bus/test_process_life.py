@@ -87,7 +87,6 @@ def in_order(names: Sequence[object], expected: Sequence[str]) -> bool:
     return all(name in left for name in expected)
 
 
-@pytest.mark.timeout(120)
 async def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -134,7 +133,6 @@ async def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
         assert replica.errors() == ""
 
 
-@pytest.mark.timeout(120)
 async def test_a_follower_says_that_it_follows(server: NatsServer, tmp_path: Path) -> None:
     async with (
         connected(server.url) as connection,
@@ -154,7 +152,6 @@ async def test_a_follower_says_that_it_follows(server: NatsServer, tmp_path: Pat
         await until(lambda: roles() == ["following", "leading"])
 
 
-@pytest.mark.timeout(120)
 async def test_a_frozen_server_is_noticed_soon_and_work_goes_on_with_it(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -76,7 +76,6 @@ def prometheus(folder: Path, scraped: int) -> Iterator[Prometheus]:
             process.terminate()
 
 
-@pytest.mark.timeout(120)
 async def test_prometheus_leads_from_a_slow_command_to_its_trace(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast, get_args
 
-import pytest
 from pydantic_core import to_json
 
 from aggregator.decide import SERVICE as AGGREGATOR
@@ -162,7 +161,6 @@ async def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
 # --- what may happen to it ----------------------------------------------------------------------
 
 
-@pytest.mark.timeout(180)
 async def test_no_object_ever_goes_back_while_two_aggregators_write_and_one_crashes(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -241,7 +239,6 @@ async def test_objects_that_were_lost_while_no_aggregator_ran_are_written_at_its
             assert expected(again)
 
 
-@pytest.mark.timeout(180)
 async def test_objects_are_right_again_after_the_server_was_killed_during_writes(
     server: NatsServer, tmp_path: Path
 ) -> None:

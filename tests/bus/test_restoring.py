@@ -68,7 +68,6 @@ def archived_world(folder: Path, most: int = LENGTH_MAX) -> WorldHarness:
     return harness
 
 
-@pytest.mark.timeout(240)
 def test_services_go_on_from_archived_snapshots_where_the_start_of_the_log_is_not_restored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +158,6 @@ async def restore_through_kills(server: NatsServer, folder: Path, rounds: int) -
         await asyncio.to_thread(server.start)
 
 
-@pytest.mark.timeout(240)
 async def test_a_restore_that_is_killed_leaves_nothing_or_all_and_the_next_one_completes_it(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -178,7 +176,6 @@ async def is_at_fault(archiver: ReplicaProcess, cause: str) -> bool:
     return cause in await asyncio.to_thread(readiness, archiver)
 
 
-@pytest.mark.timeout(120)
 async def test_a_log_that_is_set_back_to_a_moment_never_gets_into_the_archive_of_what_followed(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -208,7 +205,6 @@ async def test_a_log_that_is_set_back_to_a_moment_never_gets_into_the_archive_of
             assert await audit(connection, other) == last
 
 
-@pytest.mark.timeout(120)
 def test_a_log_never_ends_inside_the_commit_of_a_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

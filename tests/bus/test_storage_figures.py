@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import cast
 from urllib.request import urlopen
 
-import pytest
 import yaml
 
 from bus.harness import BINARY, PATIENCE_S, ReplicaProcess, launched, until
@@ -65,7 +64,6 @@ def of_compose(name: str) -> str:
     return value
 
 
-@pytest.mark.timeout(120)
 def test_the_leader_shows_how_much_is_stored_and_what_the_server_may_store(tmp_path: Path) -> None:
     def shown(replica: ReplicaProcess, name: str) -> float:
         try:

@@ -243,7 +243,6 @@ def of_the_command(spans: Sequence[Span]) -> list[Span]:
     return [each for each in spans if each.trace == root.trace]
 
 
-@pytest.mark.timeout(240)
 def test_one_trace_leads_from_the_command_line_to_the_last_event(story: Story) -> None:
     # given the spans of the trace that an `apply` has begun
     spans, events = of_the_command(story.spans), story.events

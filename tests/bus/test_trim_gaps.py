@@ -73,7 +73,6 @@ async def nodepool(server: NatsServer, *arguments: str) -> int:
     return await asyncio.to_thread(run, [*place, *arguments])
 
 
-@pytest.mark.timeout(120)
 async def test_what_is_older_than_the_log_is_still_known_and_can_be_changed(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +100,6 @@ async def test_what_is_older_than_the_log_is_still_known_and_can_be_changed(
         assert "quota has processed all its inputs" in capsys.readouterr().err
 
 
-@pytest.mark.timeout(120)
 async def test_a_client_says_where_the_log_begins_and_never_passes_over_messages(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +132,6 @@ async def subjects_of(connection: Connection, stream: str) -> set[str]:
     return found
 
 
-@pytest.mark.timeout(120)
 async def test_the_memory_of_the_server_follows_what_there_is(
     server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +161,6 @@ async def test_the_memory_of_the_server_follows_what_there_is(
         await until(has_only_what_there_is)
 
 
-@pytest.mark.timeout(120)
 async def test_a_watch_that_was_away_while_the_log_was_trimmed_says_so(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -117,7 +117,6 @@ def floor_of(archiver: Archiver) -> dict[str, int]:
 # Faults and races.
 
 
-@pytest.mark.timeout(120)
 async def test_a_service_that_is_stopped_holds_the_log_and_comes_back_by_itself(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -150,7 +149,6 @@ async def test_a_service_that_is_stopped_holds_the_log_and_comes_back_by_itself(
                 await work(connection, 5, start=500_000)
 
 
-@pytest.mark.timeout(120)
 async def test_a_replica_that_was_frozen_while_the_log_was_trimmed_begins_with_a_snapshot(
     server: NatsServer, tmp_path: Path
 ) -> None:

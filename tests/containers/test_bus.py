@@ -98,7 +98,6 @@ def _url(container: "DockerContainer") -> str:
     return f"nats://{container.get_container_host_ip()}:{container.get_exposed_port(PORT)}"
 
 
-@pytest.mark.timeout(180)
 async def test_a_service_on_a_bus_in_a_container_processes_a_command(
     contained: InContainer, tmp_path: Path
 ) -> None:

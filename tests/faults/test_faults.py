@@ -2,15 +2,12 @@
 
 import asyncio
 
-import pytest
-
 from faults.run import run
 
 SECONDS = 15
 SEED = 7
 
 
-@pytest.mark.timeout(300)
 def test_a_cluster_whose_parts_are_stopped_and_killed_keeps_every_promise() -> None:
     report = asyncio.run(run(SEED, SECONDS))
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import pytest
-
 from aggregator.decide import SERVICE as AGGREGATOR
 from nodepool.archive.storage.records import Records
 from nodepool.archive.storage.store import Store
@@ -185,7 +183,6 @@ async def archive(folder: Path, harness: WorldHarness, archiving: Archiving | No
     return archiving
 
 
-@pytest.mark.timeout(300)
 def test_commands_show_at_any_moment_of_the_past_what_they_showed_then(tmp_path: Path) -> None:
     chance, seen, archiving = Random(5), list[Moment](), None
     # given a world in which much happens, with an archive and snapshot sets now and then

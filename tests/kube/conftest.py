@@ -1,6 +1,6 @@
 """One cluster for all tests of a run, and beside it one control plane and one agent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,7 @@ from testbed.cluster import WITHIN_S, Cluster, missing, start_cluster, wait_unti
 from testbed.kubelets import Kubelets
 from testbed.plane import A100, CLUSTER, CPU, H100, ORG, Plane, start_plane
 
-FOLDER = Path(__file__).parent
 MACHINES, QUOTA = 64, 1_000
-TIMEOUT_S = 240
-"""How long one test may take; it waits for Leases, kubelets and controllers."""
-
-
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Gives the tests of this folder the time they need."""
-    for item in items:
-        if item.path.is_relative_to(FOLDER) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -158,7 +158,6 @@ def test_a_holder_whose_packets_to_the_api_server_vanish_is_followed_and_stands_
         assert sent(plane, "faults-frozen") == 3
 
 
-@pytest.mark.timeout(300)
 def test_a_bus_whose_packets_vanish_gets_each_change_once_when_it_is_back(
     cluster: Cluster, plane: Plane, agent: Agent, networks: tuple[Proxy, Proxy]
 ) -> None:

@@ -11,7 +11,6 @@ from testbed.agent import DECLARED, agent_at_work, declare
 from testbed.cluster import WITHIN_S, Cluster, missing, start_cluster, wait_until
 from testbed.plane import Plane, start_plane
 
-pytestmark = pytest.mark.timeout(300)
 DEFINITION = "nodepools.compute.coreweave.com"
 FREE = '{"metadata":{"finalizers":null}}'
 

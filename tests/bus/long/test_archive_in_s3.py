@@ -87,7 +87,6 @@ async def fails_and_heals(archiver: ReplicaProcess, said: str) -> None:
     assert archiver.metric("nodepool_ready") == 0
 
 
-@pytest.mark.timeout(300)
 async def test_a_store_that_fails_delays_the_archive_and_loses_nothing(
     server: NatsServer,
     tmp_path: Path,
@@ -148,7 +147,6 @@ async def test_a_store_that_fails_delays_the_archive_and_loses_nothing(
         assert capsys.readouterr().out == f"{count}\n"
 
 
-@pytest.mark.timeout(180)
 async def test_wrong_credentials_are_named_and_not_shown(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -163,7 +161,6 @@ async def test_wrong_credentials_are_named_and_not_shown(
             assert "not-the-secret" not in readiness(archiver) + archiver.log.read_text()
 
 
-@pytest.mark.timeout(180)
 async def test_a_clock_that_is_an_hour_off_is_named_and_another_archiver_archives_all(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -188,7 +185,6 @@ async def test_a_clock_that_is_an_hour_off_is_named_and_another_archiver_archive
         assert await audit(connection, folder) == PART
 
 
-@pytest.mark.timeout(180)
 async def test_the_past_is_shown_and_the_log_restored_from_a_bucket(
     server: NatsServer,
     tmp_path: Path,

@@ -4,8 +4,6 @@ import asyncio
 import random
 from pathlib import Path
 
-import pytest
-
 from bus.archives import (
     archived_to,
     audit,
@@ -20,7 +18,6 @@ from nodepool.nats.log import api
 from nodepool.nats.log.streams import STREAM
 
 
-@pytest.mark.timeout(180)
 async def test_an_archiver_that_is_killed_at_any_moment_archives_each_message_once(
     server: NatsServer, tmp_path: Path
 ) -> None:

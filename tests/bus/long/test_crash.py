@@ -31,7 +31,6 @@ PATIENCE_S = 100
 """How long the control plane may take to bring every NodePool to its target."""
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("replicas", "processes"),
     [(1, len(SERVICES)), (2, len(SERVICES)), (2, 2)],

@@ -17,7 +17,6 @@ HANGS_S = 90.0
 CHECK = "service quota"
 
 
-@pytest.mark.timeout(240)
 async def test_the_doctor_names_a_frozen_process_as_hanging_and_has_it_killed_first(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,7 +66,6 @@ async def begun(client: Client) -> list[str]:
     return [drained, rebooted, locked]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("away", [0, 2 * GRACE_S], ids=["before it is over", "when it is over"])
 async def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
     tmp_path: Path, away: int

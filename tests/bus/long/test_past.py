@@ -44,7 +44,6 @@ def ended(archive: Path) -> datetime:
     return datetime.fromisoformat(text)
 
 
-@pytest.mark.timeout(180)
 def test_what_was_printed_at_a_moment_is_printed_again_from_the_archive_and_from_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,7 +57,6 @@ def archiver(installation: Installation, archive: Path) -> Iterator[ReplicaProce
         yield process
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("cluster")
 def test_a_user_sees_at_any_moment_what_the_operator_sees_of_the_organisation(
     installation: Installation,  # noqa: F811
@@ -106,7 +105,6 @@ def to(archive: Path) -> tuple[str, str]:
     return "--archive", str(archive)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("cluster")
 def test_a_moment_that_cannot_be_shown_is_refused_with_the_reason(
     installation: Installation,  # noqa: F811

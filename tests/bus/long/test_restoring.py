@@ -35,7 +35,6 @@ def in_quiet(nodepool: Nodepool) -> Sequence[Done]:
         before = after
 
 
-@pytest.mark.timeout(240)
 def test_a_control_plane_that_has_lost_every_disk_goes_on_from_its_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +81,6 @@ async def audited(url: str, archive: Path) -> None:
         await audit(connection, archive)
 
 
-@pytest.mark.timeout(240)
 async def test_restores_that_are_killed_at_many_moments_are_completed_by_the_next_ones(
     server: NatsServer, tmp_path: Path
 ) -> None:

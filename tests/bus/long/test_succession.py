@@ -49,7 +49,6 @@ async def forget_reader(connection: Connection, service: str) -> None:
     await request(connection, f"$JS.API.CONSUMER.DELETE.{STREAM}.{name}")
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 async def test_the_others_show_what_a_leader_showed_that_has_ended_on_a_quiet_log(
     server: NatsServer, tmp_path: Path, ending: signal.Signals
@@ -84,7 +83,6 @@ async def test_the_others_show_what_a_leader_showed_that_has_ended_on_a_quiet_lo
             assert added == ["np.commit.aggregator"]
 
 
-@pytest.mark.timeout(180)
 async def test_a_leader_stays_one_however_quiet_it_is_and_by_whatever_it_reads(
     server: NatsServer, tmp_path: Path
 ) -> None:

@@ -62,7 +62,6 @@ async def leader_and_follower(
     return (one, other) if one.metric("nodepool_leading") else (other, one)
 
 
-@pytest.mark.timeout(180)
 async def test_a_follower_takes_over_within_a_second_after_its_leader_was_killed(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -95,7 +94,6 @@ async def test_a_follower_takes_over_within_a_second_after_its_leader_was_killed
             assert set(map(len, (await outcomes(connection)).values())) == {1}
 
 
-@pytest.mark.timeout(180)
 async def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -130,7 +128,6 @@ async def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
             assert (one.errors(), other.errors()) == ("", "")
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("away_s", [0, 4], ids=["at once", "after a while"])
 async def test_every_service_is_at_work_a_second_after_the_server_is_back(
     tmp_path: Path, away_s: float

@@ -66,7 +66,6 @@ async def trimming(
         yield archiver
 
 
-@pytest.mark.timeout(120)
 async def test_a_trimmed_log_and_its_archive_have_every_message_and_services_begin_again(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +114,6 @@ def replayed(service: AnyService, log: LogId, entries: Sequence[Entry]) -> objec
     return replica.safe
 
 
-@pytest.mark.timeout(180)
 async def test_two_archivers_that_trim_at_once_and_are_killed_lose_no_message(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -144,7 +142,6 @@ async def test_two_archivers_that_trim_at_once_and_are_killed_lose_no_message(
         assert [each.obstacle() for each in runtimes] == [None] * len(runtimes)
 
 
-@pytest.mark.timeout(120)
 async def test_a_trimmed_log_is_backed_up_with_what_services_need_and_restored(
     server: NatsServer, tmp_path: Path
 ) -> None:

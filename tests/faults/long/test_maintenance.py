@@ -61,7 +61,6 @@ async def three_servers(folder: Path) -> AsyncIterator[Cluster]:
             await server.kill()
 
 
-@pytest.mark.timeout(300)
 async def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
     async with three_servers(tmp_path) as cluster:
         connection = await connect(cluster.url, "test", patience_s=60)
@@ -89,7 +88,6 @@ async def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
         await connection.close()
 
 
-@pytest.mark.timeout(300)
 async def test_the_doctor_names_the_server_whose_copy_is_missing(tmp_path: Path) -> None:
     async with three_servers(tmp_path) as cluster:
         # given a log with three copies, of which none is missing

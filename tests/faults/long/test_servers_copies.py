@@ -15,7 +15,6 @@ GONE = 1
 """The number of a server that is not the first, nor the last."""
 
 
-@pytest.mark.timeout(120)
 async def test_the_copy_of_a_server_that_is_gone_is_not_read_from_another(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, BINARY)
     connection = None

@@ -2,13 +2,10 @@
 
 from collections import Counter
 
-import pytest
-
 from nodepool.engine.bounds import OUTPUTS_MAX
 from support.world_harness import WorldHarness
 
 # Each log is replayed by each service afterwards, in the same time limit.
-pytestmark = pytest.mark.timeout(300)
 
 
 def largest_output(world: WorldHarness) -> int:

@@ -115,7 +115,6 @@ def misfits(tools: Path, by_name: Mapping[str, Sequence[object]]) -> Mapping[str
     }
 
 
-@pytest.mark.timeout(240)
 def test_asyncapis_own_parser_finds_no_fault_in_the_document_and_finds_those_put_in(
     tools: Path,
 ) -> None:
@@ -132,7 +131,6 @@ def test_asyncapis_own_parser_finds_no_fault_in_the_document_and_finds_those_put
     assert [number for number, faults in enumerate(others) if faults == right] == []
 
 
-@pytest.mark.timeout(240)
 def test_every_example_of_the_document_fits_its_schema(tools: Path) -> None:
     # given the messages of the document
     messages = read()["components"]["messages"]
@@ -148,7 +146,6 @@ def test_every_example_of_the_document_fits_its_schema(tools: Path) -> None:
     assert [name for name, each in examples.items() if not each] == ["Object"]
 
 
-@pytest.mark.timeout(240)
 def test_a_command_in_each_form_that_is_taken_fits_its_schema(tools: Path) -> None:
     # given commands as clients send them: whole, with as little as possible, and as bare data
     scaled, paths = {"targetNodes": 12}, "np.cmd.demo.demo.training"
@@ -176,7 +173,6 @@ def test_a_command_in_each_form_that_is_taken_fits_its_schema(tools: Path) -> No
         assert misfits(tools, {"ScaleNodePool": [value]}) != {}
 
 
-@pytest.mark.timeout(240)
 def test_every_message_of_a_story_fits_its_schema_in_the_document(tools: Path) -> None:
     # given a pool of spot Nodes that is made, preempted, scaled and deleted
     world = WorldHarness(*services())
@@ -204,7 +200,6 @@ def test_every_message_of_a_story_fits_its_schema_in_the_document(tools: Path) -
 # The schema of a manifest.
 
 
-@pytest.mark.timeout(240)
 def test_the_schema_refuses_what_the_control_plane_refuses_as_far_as_it_can(tools: Path) -> None:
     # given every manifest that the validator refuses in its own tests
     refused = {
@@ -222,7 +217,6 @@ def test_the_schema_refuses_what_the_control_plane_refuses_as_far_as_it_can(tool
     assert passed == LEFT_TO_THE_CONTROL_PLANE
 
 
-@pytest.mark.timeout(240)
 def test_the_schema_accepts_what_is_accepted_and_every_example(tools: Path) -> None:
     # given the manifests of the tests, and those of the repository
     files = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
@@ -285,7 +279,6 @@ MANIFESTS = st.builds(
 """Manifests of which many are right, and others have one field at fault or more."""
 
 
-@pytest.mark.timeout(240)
 def test_what_the_schema_refuses_the_control_plane_refuses_too(tools: Path) -> None:
     # given manifests of every kind, right and wrong
     values: list[object] = []

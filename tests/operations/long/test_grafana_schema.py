@@ -62,7 +62,6 @@ def typed(dashboard: str) -> str:
 
 
 @pytest.mark.parametrize("release", [11, 12, 13])
-@pytest.mark.timeout(240)
 def test_every_dashboard_has_the_types_of_a_release(
     modules: Path, release: int, tmp_path: Path
 ) -> None:
@@ -71,7 +70,6 @@ def test_every_dashboard_has_the_types_of_a_release(
     assert errors(modules, release, tmp_path) == []
 
 
-@pytest.mark.timeout(240)
 def test_the_types_refuse_each_kind_of_mistake(modules: Path, tmp_path: Path) -> None:
     # given copies of a dashboard with a mistake each
     dashboard = (FOLDER / "nodepool-fleet.json").read_text()

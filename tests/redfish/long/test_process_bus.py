@@ -4,8 +4,6 @@ import asyncio
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pytest
-
 from bus.harness import ReplicaProcess, connected, until
 from bus.test_full_disk import fill, not_stored
 from conformance.requests import stay_of
@@ -56,7 +54,6 @@ async def test_a_bus_that_is_away_during_a_reset_delays_its_answer_and_sends_it_
             await goes_on(site)
 
 
-@pytest.mark.timeout(180)
 async def test_a_disk_that_is_full_during_a_reset_delays_what_follows_until_there_is_room(
     machines: Emulator, tmp_path: Path, disk: Path
 ) -> None:
