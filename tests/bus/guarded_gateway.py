@@ -22,7 +22,7 @@ from support.services import services
 from testbed.ports import free_port
 
 ANSWER_S = 2 * PATIENCE_S
-"""How long a query may wait for its answer while a hundred earlier queries are answered."""
+"""The longest wait for the answer to a query that was sent after a hundred other queries."""
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",

@@ -290,7 +290,7 @@ class ReplicaProcess:
         return page(url, within_s)
 
     def is_ready(self) -> bool:
-        """Whether all its services are ready."""
+        """Tells whether all services of the replica are ready."""
         with suppress(OSError):
             return self.page("/readyz") == "ok\n"
         return False

@@ -14,22 +14,22 @@ Log = Sequence[Entry]
 
 @dataclass(frozen=True)
 class Copy:
-    """What a server holds in the place of a log, and how that differs from the log.
+    """Names a copy of a log by what makes the copy from the log, and by what the copy lacks.
 
-    difference: with the last entry of the log as 0.
+    difference: how the copy differs; {0} is the last entry of the log.
     """
 
     of: Callable[[Log], Log]
     difference: str
 
 
-def changed(log: Log, **fields: object) -> Log:
-    """The log with another entry at position 5."""
-    return (*log[:4], log[4]._replace(**fields), *log[5:])  # type: ignore[arg-type]
+def changed(log: Log, entry: Entry) -> Log:
+    """Returns the log with this entry at position 5."""
+    return (*log[:4], entry, *log[5:])
 
 
 def longer(subject: str) -> Callable[[Log], Log]:
-    """The log with one more entry, on this subject."""
+    """Returns what adds an entry on this subject to a log."""
     return lambda log: (
         *log,
         log[-1]._replace(position=len(log) + 1, subject=subject, content=b"{}"),
@@ -45,8 +45,8 @@ def longer(subject: str) -> Callable[[Log], Log]:
         Copy(longer("np.evt.quota.a.b.c.QuotaSet"), "it holds"),
         Copy(lambda log: log[:-1], "it ends before position {0.position}, {0.subject}"),
         Copy(lambda log: log[1:], "it holds 2 "),
-        Copy(lambda log: changed(log, content=b"{}"), "it holds 5 "),
-        Copy(lambda log: changed(log, time=log[0].time.replace(year=2000)), "it "),
+        Copy(lambda log: changed(log, log[4]._replace(content=b"{}")), "it holds 5 "),
+        Copy(lambda log: changed(log, log[4]._replace(time=log[0].time.replace(year=2000))), "it "),
     ],
     ids=["same", "more-commits", "more-wakes", "more", "end", "first", "content", "time"],
 )

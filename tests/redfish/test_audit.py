@@ -64,7 +64,7 @@ async def run_rounds(
 
 
 async def is_read(controller: Controller) -> bool:
-    """Whether a controller answers in time."""
+    """Tells whether a controller answers a read in time."""
     return isinstance(await controller.read(), Reading)
 
 

@@ -5,8 +5,6 @@ from collections import Counter
 from nodepool.engine.bounds import OUTPUTS_MAX
 from support.world_harness import WorldHarness
 
-# Each log is replayed by each service afterwards, in the same time limit.
-
 
 def largest_output(world: WorldHarness) -> int:
     """How many messages the input with the most outputs had."""

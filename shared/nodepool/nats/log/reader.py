@@ -42,7 +42,7 @@ ASK_S = 0.1
 HEARTBEAT_S = 1.0
 """The interval of heartbeats; a consumer that is silent for three intervals is created again."""
 CREATED_S = 1.0
-"""How long a reader, when it is closed, waits until the consumer that it has requested exists."""
+"""The wait of a reader that is being closed for the consumer that the reader has requested."""
 SILENCE_S = 10.0
 """How long the server may take to send the messages that it has."""
 
