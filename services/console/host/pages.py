@@ -22,6 +22,7 @@ from console.view.capacity import (
 )
 from console.view.events import EventsAsked, list_events, read_events_asked
 from console.view.model import Place, Pool
+from console.view.moments import parse_position
 from console.view.node import build_node_page, find_verbs
 from console.view.node_table import build_table
 from console.view.nodes import Cell
@@ -202,7 +203,7 @@ async def show_events(visit: Visit) -> Page:
 async def show_event(visit: Visit) -> Page:
     """Show what is at one position of the log, and what happened around it."""
     cluster, text = visit.parts["cluster"], visit.parts["position"]
-    position = int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else 0
+    position = parse_position(text) or 0
     known = cluster in visit.account.mirror.clusters and position > 0
     around = await visit.account.history.around(cluster, position) if known else []
     own = [each for each in around if each.position == position]

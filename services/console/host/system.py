@@ -6,12 +6,10 @@ from console.host.rendering import Done, Page
 from console.host.visit import Missing, NotAllowed, Visit
 from console.view import commands
 from console.view.fleet import build_fleet
+from console.view.moments import parse_position
 from console.view.system import build_system
 from nodepool.client import ClientError
 from nodepool.client.errors import NotFound
-
-DIGITS_MAX = 15
-"""The most digits of a position."""
 
 
 def require_operator(visit: Visit) -> None:
@@ -56,12 +54,12 @@ async def replay(visit: Visit) -> Outcome:
     """Show a dead letter and a replay's effect; send its command again if the form was sent."""
     require_operator(visit)
     text = visit.parts["position"]
-    is_position = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
-    if not is_position or int(text) < 1:
+    position = parse_position(text)
+    if not position:
         raise Missing(f"There is no dead letter {text}.")
     client = visit.account.client()
     try:
-        letter, refusal, replayed = await examine_letter(client, int(text))
+        letter, refusal, replayed = await examine_letter(client, position)
     except NotFound as error:
         raise Missing(str(error)) from None
     note = note_of(visit) if visit.typed else ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from console.view.model import Happening
+from console.view.moments import parse_position
 from console.view.paging import (
     FILTER_MAX,
     Cut,
@@ -12,7 +13,6 @@ from console.view.paging import (
     has_words,
     read_filter,
     read_page,
-    read_position,
 )
 
 
@@ -53,7 +53,7 @@ def read_events_asked(query: Mapping[str, str]) -> EventsAsked:
         kind if kind in ("NodePool", "Node") else "",
         query.get("name", "")[:FILTER_MAX],
         page,
-        read_position(query) if page > 1 else 0,
+        (parse_position(query.get("until", "")) or 0) if page > 1 else 0,
     )
 
 

@@ -15,6 +15,7 @@ STEPS: Final = (
     ("1 h on", timedelta(hours=1)),
 )
 DIGITS_MAX: Final = 15
+"""The most digits of a position of the log."""
 At = int | datetime
 
 
@@ -48,6 +49,11 @@ def read_at(values: Sequence[str]) -> str:
 
 def parse_at(text: str) -> At | None:
     """Return the position or the time in a text, in UTC unless it says; None for other texts."""
-    if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX:
-        return int(text)
-    return parse_moment(text)
+    position = parse_position(text)
+    return parse_moment(text) if position is None else position
+
+
+def parse_position(text: str) -> int | None:
+    """Return the position of the log that a text names; None for other texts."""
+    is_position = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return int(text) if is_position else None

@@ -9,8 +9,6 @@ ROWS_MAX: Final = 100
 """The most rows of one page of a list, which a browser lays out before it shows any of them."""
 FILTER_MAX: Final = 200
 """The most characters of a filter."""
-DIGITS_MAX: Final = 15
-"""The most digits of a position of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +27,6 @@ def read_page(query: Mapping[str, str]) -> int:
     text = query.get("page", "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(PAGES_MAX))
     return max(1, int(text)) if is_number else 1
-
-
-def read_position(query: Mapping[str, str]) -> int:
-    """Return the position of the log that a list goes back from; 0 for the newest."""
-    text = query.get("until", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else 0
 
 
 def read_filter(query: Mapping[str, str]) -> str:
