@@ -70,15 +70,15 @@ def test_a_control_plane_that_has_lost_every_disk_goes_on_from_its_archive(
         # and the archiver goes on in the same archive
         with launched_archiver(plane.server, archive, tmp_path):
             asyncio.run(archived_to(archive, len(after)))
-        asyncio.run(audited(plane.server.url, archive))
+        assert asyncio.run(audited(plane.server.url, archive)) >= len(after)
     assert run(["log", "verify", "--archive", str(archive)]) == 0
     assert plane.errors() == ""
 
 
-async def audited(url: str, archive: Path) -> None:
-    """Asserts that the archive holds each message of the log once."""
+async def audited(url: str, archive: Path) -> int:
+    """Audit the archive; return how many messages it holds."""
     async with connected(url) as connection:
-        await audit(connection, archive)
+        return await audit(connection, archive)
 
 
 async def test_restores_that_are_killed_at_many_moments_are_completed_by_the_next_ones(
