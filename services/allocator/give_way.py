@@ -69,7 +69,7 @@ def preempt_nodes(
     """
     if not is_short(state, offering):
         return
-    needed, unneeded = weigh(state, offering, taken, failed, now)
+    needed, unneeded = match_needs(state, offering, taken, failed, now)
     for key in unneeded:
         yield _withdraw_request(state, key)
     if not needed:
@@ -92,7 +92,7 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     return is_needed or len(supply.asked) > 0
 
 
-def weigh(
+def match_needs(
     state: State,
     offering: OfferingKey,
     taken: Mapping[PoolKey, int],

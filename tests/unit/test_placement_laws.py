@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from allocator.decide import SERVICE as ALLOCATOR
-from allocator.give_way import weigh
+from allocator.give_way import match_needs
 from allocator.members import Member, Members
 from allocator.pool import Pool as AllocatorPool
 from allocator.state import State as AllocatorState
@@ -405,7 +405,7 @@ def test_no_node_is_asked_to_give_way_for_nothing(acts: list[tuple[str, int, int
     for cell in after(acts):
         state = cell.allocator.state
         for offering in OFFERINGS:
-            _, unneeded = weigh(state, offering, {}, {}, cell.allocator.now)
+            _, unneeded = match_needs(state, offering, {}, {}, cell.allocator.now)
             assert unneeded == []
 
 
