@@ -59,6 +59,7 @@ class NodePoolObject:
     current: how many of its Nodes have joined, without the Nodes that are reserved for the control
         plane.
     granted: how many Nodes its quota allows.
+    surplus: how many Nodes the control plane gave back beyond that.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
     lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
         for as long as the NodePool has the rack.
@@ -102,6 +103,7 @@ class NodePoolObject:
     in_progress: int = 0
     current: int = 0
     granted: int = 0
+    surplus: int = 0
     domains: Counts = Map()
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
@@ -159,6 +161,11 @@ class NodePoolObject:
     def grant(self) -> int:
         """How many Nodes it is granted: as many as its quota allows, but no fewer than it has."""
         return max(self.granted, self.held)
+
+    @property
+    def kept(self) -> int:
+        """How many Nodes of its grant it keeps: without those that the control plane gave back."""
+        return max(self.granted, self.held - self.surplus)
 
     @property
     def is_granted(self) -> bool:

@@ -52,6 +52,7 @@ def specify_pool(
         spec=event.spec,
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
+        surplus=0 if event.reason is Validated.INVALID else before.surplus,
         autoscaled=_update_autoscaled(before, event, context),
         # The allocator decides on a new version at once, and reports a persistent error again.
         allocation_error="" if is_new else before.allocation_error,
@@ -76,7 +77,7 @@ def _update_autoscaled(
 def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context) -> NodePoolObject:
     """Return the NodePool at the start of its deletion."""
     # If the allocator cannot decide on the deletion, it reports that error again.
-    pool = replace(pool, deleting=event.since, granted=0, allocation_error="")
+    pool = replace(pool, deleting=event.since, granted=0, surplus=0, allocation_error="")
     return with_counts(_without_queue(pool), context)
 
 
@@ -90,15 +91,26 @@ def apply_verdict(
     """
     if event.uid != pool.uid or pool.deleting is not None:
         return pool
-    if isinstance(event, on.QuotaChecked) and event.granted != pool.granted and not pool.is_invalid:
-        pool = replace(
-            pool, granted=event.granted, progressed=context.time, version=context.position
-        )
+    if isinstance(event, on.QuotaChecked) and not pool.is_invalid:
+        pool = _with_grant(pool, event, context)
     if event.generation != pool.generation:
         return pool
     if isinstance(event, on.CapacityChecked):
         pool = _with_queue(_with_supply(pool, event, context), event, context)
     return with_condition(pool, event.reason, event.message, context)
+
+
+def _with_grant(pool: NodePoolObject, event: on.QuotaChecked, context: Context) -> NodePoolObject:
+    """Return the NodePool with a grant."""
+    if (event.granted, event.surplus) == (pool.granted, pool.surplus):
+        return pool
+    return replace(
+        pool,
+        granted=event.granted,
+        surplus=event.surplus,
+        progressed=context.time,
+        version=context.position,
+    )
 
 
 def _with_supply(

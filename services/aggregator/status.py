@@ -36,7 +36,7 @@ def render_status(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
     return {
         "conditions": [condition.document() for condition in shown],
         "currentNodes": pool.current,
-        "grantedNodes": pool.grant,
+        "grantedNodes": pool.kept,
         "inProgress": pool.in_progress,
         **({"observedGeneration": pool.observed} if pool.observed else {}),
         **_profiles(pool),
@@ -162,7 +162,7 @@ def _facts(pool: NodePoolObject) -> Facts:
         current=pool.current,
         in_progress=pool.in_progress,
         away=pool.away,
-        granted=pool.granted,
+        granted=pool.kept,
         deleting=pool.deleting is not None,
         deleting_since=pool.deleting,
         idle_only=strategy is ScaleDownStrategy.IDLE_ONLY,

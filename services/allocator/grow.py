@@ -21,7 +21,7 @@ def announce_growth(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQu
     goal, before = pool.goal, pool.scaled
     if goal is None:
         return
-    if before < goal == pool.target:
+    if before < goal == pool.spec.target:
         text = f"scaled up from {before} to {format_count(goal)}"
         yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=goal, message=text)
     count = pool.shortfall

@@ -88,13 +88,19 @@ class Pool(Claimant):
 
     @property
     def target(self) -> int:
-        """How many Nodes it wants; 0 once it is being deleted."""
-        return self.spec.target if self.stage is Stage.ACTIVE else 0
+        """How many Nodes it wants; 0 once it is being deleted.
+
+        It wants no more than its grant if the control plane has given back Nodes beyond that.
+        """
+        if self.stage is not Stage.ACTIVE:
+            return 0
+        grant, target = self.grant, self.spec.target
+        return min(target, grant.nodes) if grant is not None and grant.surplus else target
 
     @property
     def racks_wanted(self) -> int:
         """How many racks it wants; a Node is a rack of a type that does not come in racks."""
-        return self.target // self.rack_size
+        return -(-self.target // self.rack_size)
 
     @property
     def shortfall(self) -> int:
@@ -191,7 +197,7 @@ def grant(pool: Pool, verdict: on.QuotaChecked, now: datetime) -> Pool:
 
 def _without_grant(pool: Pool) -> Pool:
     grant = pool.grant
-    return pool if grant is None else replace(pool, grant=grant._replace(nodes=0))
+    return pool if grant is None else replace(pool, grant=grant._replace(nodes=0, surplus=0))
 
 
 def announce(pool: Pool, event: Announced) -> Pool:

@@ -74,7 +74,7 @@ def _fit_racks(pool: Pool) -> Iterator[Shrinking]:
         surplus = _surplus(pool)
         leaving = surplus.leaving
         if pool.removed is None:
-            yield _begun(pool, surplus.nodes, strategy.value)
+            yield _begun(pool, surplus.nodes, f"{strategy.value}{_above_grant(pool)}")
         idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
         for node in leaving:
             yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
@@ -168,6 +168,13 @@ def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
     return on.CWNodePoolRemoveNodes(
         **pool_fields(pool.key), count=count, before=before, message=text
     )
+
+
+def _above_grant(pool: Pool) -> str:
+    """Return that it has more Nodes than its grant; nothing if it has more than its target."""
+    if pool.target == pool.spec.target:
+        return ""
+    return f"; Nodes that the control plane gave back are beyond its grant of {pool.target}"
 
 
 def _removal(

@@ -8,6 +8,7 @@ from typing import Final
 from immutables import Map
 
 from nodepool.contract.keys import PoolKey
+from nodepool.state.maps import put
 from nodepool.state.queue import Queue
 from nodepool.state.values import replace
 from quota.line import Line
@@ -37,6 +38,7 @@ class Ledger:
         limit was lowered below the number of reserved Nodes.
     returning: how many Nodes each NodePool in line gives back, once its grant is confirmed.
     returned: the sum of `returning`.
+    above: of each NodePool, the Nodes that came back to it and that no grant covers.
     """
 
     limit: int | None = None
@@ -48,6 +50,7 @@ class Ledger:
     exceeding: Queue[PoolKey] = Queue()
     returning: Map[PoolKey, int] = Map()
     returned: int = 0
+    above: Map[PoolKey, int] = Map()
 
     @property
     def is_unused(self) -> bool:
@@ -72,19 +75,36 @@ class Ledger:
         """Return whether the target of a NodePool fits into what others leave of the limit.
 
         A target that needs more Nodes than its NodePool keeps fits only if no NodePool that waits
-        longer fits after all Nodes are given back. So the order in which grants are confirmed
-        decides nothing.
+        longer fits after all Nodes are given back, and after those that are above its grant. So
+        the order in which grants are confirmed decides nothing.
         """
         if self.limit is None:
             return False
         room, needs = self.limit - self.used, pool.target - pool.reserved
-        if needs > room or needs + pool.returning <= min(room, 0):
+        if needs > room or needs + pool.returning + pool.above <= min(room, 0):
             return needs <= room
-        first, places = self.waiting.first(room + self.returned), self.waiting.places
+        first = self.waiting.first(room + self.returned + pool.above)
+        places = self.waiting.places
         return first is None or places[first] >= places.get(pool.key, self.waiting.tail)
 
     def _first(self, room: int) -> PoolKey | None:
-        """Return the first NodePool in line that fits.
+        """Return the first NodePool in line that fits; its own Nodes `above` are room for it."""
+        firsts = [key for key in self.above if self._fits_with_own(key, room)]
+        first = self._first_for_all(room)
+        if first is not None:
+            firsts.append(first)
+        return min(firsts, key=self.waiting.places.__getitem__, default=None)
+
+    def _fits_with_own(self, key: PoolKey, room: int) -> bool:
+        """Return whether a NodePool fits with its Nodes `above`, and none before it with them."""
+        if not self.waiting.takes_part(key):
+            return False
+        own = self.above[key] + self.returning.get(key, 0)
+        most = room + self.returned + self.above[key]
+        return self.waiting.lacks(key) - own <= room and self.waiting.first(most) == key
+
+    def _first_for_all(self, room: int) -> PoolKey | None:
+        """Return the first NodePool in line that fits into the room, whatever is `above`.
 
         If the first one waits for Nodes that others give back, return one that needs no room.
         """
@@ -113,6 +133,7 @@ class Ledger:
         key = pool.key
         ledger = replace(
             self._with_returning(key, pool.returning),
+            above=put(self.above, key, pool.above or None),
             used=self.used + pool.reserved - before,
             holders=self.holders + (pool.reserved > 0) - (before > 0),
         )

@@ -73,6 +73,11 @@ class Line:
             line = line.put(key, self.least.get(_node(0, self.places[key])))
         return line
 
+    def takes_part(self, key: PoolKey) -> bool:
+        """Return whether a NodePool is in the line and not passed over."""
+        place = self.places.get(key)
+        return place is not None and _node(0, place) in self.least
+
     def lacks(self, key: PoolKey) -> int:
         """Return how many Nodes a NodePool lacks that is in the line and not passed over."""
         return self.least[_node(0, self.places[key])]

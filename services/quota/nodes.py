@@ -18,17 +18,18 @@ def count_node(pool: Pool, event: NodeCounted) -> Pool:
     is_away = away.get(node) == event.assignment
     match event:
         case on.CWNodeAssigned():
-            after = replace(pool, held=pool.held + 1)
+            after = pool.with_held(pool.held + 1)
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed() if is_away:
             after = replace(pool, away=away.delete(node))
         case on.CWNodeDeleted() | on.CWNodeRegistrationFailed():
-            after = replace(pool, held=pool.held - 1)
+            after = pool.with_held(pool.held - 1)
         case on.NodeReservationChanged(usable=usable) if usable is not is_away:
             after = pool
         case on.NodeReservationChanged(usable=True):
-            after = replace(pool, away=away.delete(node), held=pool.held + 1)
+            after = replace(pool, away=away.delete(node)).with_held(pool.held + 1)
         case on.NodeReservationChanged():
-            after = replace(pool, away=away.set(node, event.assignment), held=pool.held - 1)
+            lent = away.set(node, event.assignment)
+            after = replace(pool, away=lent).with_held(pool.held - 1)
         case _:
             assert_never(event)
     assert after.held >= 0, f"{pool.key} holds fewer than no Nodes"

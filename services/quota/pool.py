@@ -45,6 +45,8 @@ class Pool:
         order; the last grant is how many Nodes the NodePool may have.
     held: how many Nodes it has, without the Nodes in `away`.
     away: its Nodes that are reserved for the control plane, each with its assignment.
+    beyond: how many of its Nodes came back from the control plane when no Node was reserved for
+        them. They count against the limit, but no grant grows because of them.
     reserved: how many Nodes count against the limit for it, as published last.
     reason, message: the verdict that was published last; no reason before the first verdict.
     warned: the content of the last warning; None while it is within the limit.
@@ -82,6 +84,7 @@ class Pool:
     unvalidated: bool = False
     away: Map[str, int] = Map()
     last_number: int = 0
+    beyond: int = 0
 
     @property
     def granted(self) -> int:
@@ -95,15 +98,21 @@ class Pool:
         These are the Nodes that it has, and those that replace its lost Nodes up to its grant,
         unless its grant must shrink.
         """
-        return self.held if self.shrinks else max(self.granted, self.held)
+        return self.entitled if self.shrinks else max(self.granted, self.entitled)
+
+    @property
+    def entitled(self) -> int:
+        """Return how many Nodes it has without those that are `beyond`: a grant covers these."""
+        return self.held - self.beyond
 
     @property
     def kept(self) -> int:
         """Return the grant that it keeps while its target does not fit.
 
-        That is its grant or the number of its Nodes, whichever is larger, but at most its target.
+        That is its grant or the number of its entitled Nodes, whichever is larger, but at most its
+        target.
         """
-        return min(max(self.granted, self.held), self.target)
+        return min(max(self.granted, self.entitled), self.target)
 
     @property
     def number(self) -> int:
@@ -113,7 +122,12 @@ class Pool:
     @property
     def needed(self) -> int:
         """Return how many Nodes must stay reserved: its Nodes, or more if a grant allows more."""
-        return max(self.held, *(grant.nodes for grant in self.grants), 0)
+        return max(self.held, self._usable)
+
+    @property
+    def _usable(self) -> int:
+        """Return how many Nodes the allocator may come to assign by a grant."""
+        return max((grant.nodes for grant in self.grants), default=0)
 
     @property
     def is_releasable(self) -> bool:
@@ -145,10 +159,24 @@ class Pool:
     @property
     def returning(self) -> int:
         """Return how many Nodes it gives back while it waits, once its grant is confirmed."""
-        is_checked = self.eligible and not (self.fault or self.unvalidated)
-        if not is_checked or self.reason in (None, Quota.UNDER):
+        if not self._is_checked or self.reason in (None, Quota.UNDER):
             return 0
-        return max(0, self.reserved - max(self.granted, self.held))
+        return max(0, self.reserved - self.above - max(self.granted, self.entitled))
+
+    @property
+    def above(self) -> int:
+        """Return how many Nodes are reserved for Nodes that are `beyond`.
+
+        It may be granted these Nodes itself. For other NodePools they are no room before they are
+        gone, since they may stay as long as workloads run there.
+        """
+        if not self.beyond or not self._is_checked:
+            return 0
+        return max(0, self.reserved - max(self.entitled, self._usable))
+
+    @property
+    def _is_checked(self) -> bool:
+        return self.eligible and not (self.fault or self.unvalidated)
 
     @property
     def lacks(self) -> int | None:
@@ -160,7 +188,12 @@ class Pool:
             return None
         if self.target <= self.covered:
             return ALWAYS_FITS
-        return self.target - self.reserved + self.returning
+        return self.target - self.reserved + self.returning + self.above
+
+    def with_held(self, held: int) -> "Pool":
+        """Return the NodePool with this number of Nodes; more than were reserved are `beyond`."""
+        beyond = max(0, held - max(self.entitled, self._usable))
+        return replace(self, held=held, beyond=beyond)
 
     def apply_verdict(self, verdict: QuotaChecked) -> "Pool":
         """Return the NodePool with this verdict."""
@@ -176,6 +209,8 @@ class Pool:
             shrinks=False,
             withdrawn=False,
         )
+        # A grant covers Nodes that were `beyond` until now.
+        pool = pool.with_held(self.held)
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
     def acknowledge(self, number: int, nodes: int, *, final: bool) -> "Pool":

@@ -139,7 +139,7 @@ def _deleting(state: State, pool: Pool | None, context: Context) -> State:
 def _fold_deletion(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    pool = replace(pool, eligible=False, deleting=True, grants=(), held=0, away=Map())
+    pool = replace(pool, eligible=False, deleting=True, grants=(), held=0, beyond=0, away=Map())
     return _store_pool(state, pool, context)
 
 
@@ -263,9 +263,9 @@ def _store_pool(state: State, pool: Pool, context: Context, *, waits: bool | Non
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
-def _part(pool: Pool) -> tuple[bool, int, int, int | None]:
+def _part(pool: Pool) -> tuple[bool, int, int, int, int | None]:
     """Return the parts of a NodePool that a ledger depends on."""
-    return pool.eligible, pool.reserved, pool.returning, pool.lacks
+    return pool.eligible, pool.reserved, pool.returning, pool.above, pool.lacks
 
 
 def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context) -> State:

@@ -16,7 +16,7 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
     A target that is covered fits any limit, whatever the reason for the check.
     """
     others = ledger.used - pool.reserved
-    covered = pool.held if pool.key in ledger.exceeding else pool.covered
+    covered = pool.entitled if pool.key in ledger.exceeding else pool.covered
     fits = ledger.limit is not None and (pool.target <= covered or ledger.fits(pool))
     granted = pool.target if fits else min(pool.kept, covered)
     is_same = bool(pool.grants) and granted == pool.granted and not pool.withdrawn
@@ -31,9 +31,24 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         instance_type=instance_type,
         limit=ledger.limit,
         used=others + max(pool.reserved, pool.held, granted),
-        message=HEALTHY[Quota.UNDER] if fits else _over(pool, ledger, others),
+        message=HEALTHY[Quota.UNDER] if fits else _explain(pool, ledger, others, granted),
         number=pool.number if is_same else pool.number + 1,
+        surplus=_surplus(pool, granted),
     )
+
+
+def _surplus(pool: Pool, granted: int) -> int:
+    """Return how many Nodes that the control plane gave back are beyond the grant."""
+    return min(pool.beyond, max(0, pool.held - granted))
+
+
+def _explain(pool: Pool, ledger: Ledger, others: int, granted: int) -> str:
+    """Return why the target does not fit, and what becomes of Nodes that were given back."""
+    text, surplus = _over(pool, ledger, others), _surplus(pool, granted)
+    if not surplus:
+        return text
+    end = f"so it scales down to {granted} by its scaleDownStrategy"
+    return f"{text}; the control plane gave back {format_count(surplus)} beyond its grant, {end}"
 
 
 def _over(pool: Pool, ledger: Ledger, others: int) -> str:

@@ -404,7 +404,7 @@ def test_a_node_that_returns_to_a_pool_that_shrank_without_it_takes_room_from_ot
 
     text = exceeds(1, 2, "2 used by 1 other pool")
     assert back == [
-        verdict("train", Quota.UNDER, granted=1, limit=2, used=2, generation=2, number=2)
+        verdict("train", Quota.UNDER, granted=1, limit=2, used=2, generation=2, number=2, surplus=1)
     ]
     assert other == [
         verdict("other", Quota.OVER, granted=0, limit=2, used=2, message=text),

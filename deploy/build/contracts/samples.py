@@ -993,6 +993,20 @@ SAMPLES: tuple[Message, ...] = (
         unhealthy_at=datetime(2026, 1, 1, 12, 5, tzinfo=UTC),
         is_widespread=True,
     ),
+    QuotaChecked(
+        **OF,
+        generation=2,
+        reason=Quota.OVER,
+        uid=UID,
+        granted=3,
+        zone=ZONE,
+        instance_type=KIND,
+        limit=3,
+        used=4,
+        message="targetNodes 4 exceeds quota 3",
+        number=2,
+        surplus=1,
+    ),
 )
 
 

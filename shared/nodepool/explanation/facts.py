@@ -248,6 +248,14 @@ class Facts:
         return self.target if self.granted is None else min(self.granted, self.target)
 
     @property
+    def wanted(self) -> int:
+        """Return how many Nodes it keeps: its target, or its grant if it has more than that.
+
+        It has more only if the control plane gave Nodes back.
+        """
+        return self.target if self.held <= (self.granted or self.held) else self.allowed
+
+    @property
     def is_valid(self) -> bool:
         """Return whether its spec is valid as far as is known, so that lost Nodes are replaced."""
         validated = self.checks.get("Validated")

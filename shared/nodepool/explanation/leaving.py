@@ -33,7 +33,7 @@ def surplus(facts: Facts) -> str:
     Nodes that are reserved for the control plane do not count.
     """
     leaving = [node for node in facts.counted_nodes if node.removal]
-    left = facts.held - facts.target - len(leaving)
+    left = facts.held - facts.wanted - len(leaving)
     kept = ""
     if left > 0 and (blocker := keeps_surplus(facts)):
         kept = f"{'no other is' if leaving else 'none is'} removed while {blocker}"
@@ -63,7 +63,7 @@ def surplus(facts: Facts) -> str:
         texts = [_waits(waited_for, count), *giving_way]
     else:
         marked = len(shown) - preempted - asked
-        rest = 0 if kept else facts.current - facts.target - len(shown)
+        rest = 0 if kept else facts.current - facts.wanted - len(shown)
         texts = [_are(marked, "being removed"), *giving_way, _are(rest, "to leave")]
     return "; ".join(filter(None, [*texts, kept]))
 
@@ -87,7 +87,7 @@ def racks_to_empty(facts: Facts) -> tuple[int, list[Rack]]:
     `allocator.choose`.
     """
     racks, needed, busy = staying_racks(facts), 0, list[Rack]()
-    wanted = facts.target // rack_of(facts)
+    wanted = -(-facts.wanted // rack_of(facts))
     for length, count in sorted(count_surplus((each for each, _ in racks), wanted).items()):
         alike = [rack for each, rack in racks if each == length]
         at_work = sorted((rack for rack in alike if rack.to_empty), key=lambda rack: rack.to_empty)

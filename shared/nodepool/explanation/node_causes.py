@@ -111,7 +111,7 @@ def _find_unwarned(facts: Facts) -> Iterator[Cause]:
 
 
 def _booting(facts: Facts) -> Iterator[Cause]:
-    coming = min(facts.in_progress, facts.target - facts.current)
+    coming = min(facts.in_progress, facts.wanted - facts.current)
     if coming <= 0:
         return  # The surplus Nodes leave before they join.
     nodes = _oldest([node for node in facts.nodes if not node.registered])
@@ -132,7 +132,7 @@ def _booting(facts: Facts) -> Iterator[Cause]:
 
 
 def _removal(facts: Facts) -> Iterator[Cause]:
-    over = facts.current > facts.target
+    over = facts.current > facts.wanted
     nodes = facts.counted_nodes if over else facts.nodes
     leave = [node for node in nodes if node.removal and node.removal != PREEMPTED]
     if not (over or leave):
@@ -145,7 +145,7 @@ def _removal(facts: Facts) -> Iterator[Cause]:
     moments = [node.removal_since for node in leave if node.removal_since is not None]
     shown = leave or [node for node in nodes if node.active]
     if over:
-        title = f"it has {format_count(facts.current - facts.target)} too many"
+        title = f"it has {format_count(facts.current - facts.wanted)} too many"
         message = leaving.surplus(facts)
     else:
         title = f"{format_count(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"

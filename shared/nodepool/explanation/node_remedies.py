@@ -48,7 +48,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
 
     While the spec is not valid, the Nodes that were chosen before leave, and no other is chosen.
     """
-    is_over = facts.current > facts.target
+    is_over = facts.current > facts.wanted
     kept = keeps_surplus(facts) if is_over and count_unchosen(facts) > 0 else ""
     nodes = facts.counted_nodes if is_over else facts.nodes
     leaving = [node for node in nodes if node.removal]
@@ -69,7 +69,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         if keep.action == EditSpec():
             return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
-    if is_over and stay and not facts.autoscaling and fits_racks(facts, has):
+    may_keep = is_over and stay and facts.wanted == facts.target
+    if may_keep and not facts.autoscaling and fits_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 
@@ -250,7 +251,7 @@ def _to_empty(facts: Facts, leaving: int) -> list[Rack]:
     """
     if rack_of(facts) > 1:
         return racks_to_empty(facts)[1]
-    left = facts.held - facts.target - leaving
+    left = facts.held - facts.wanted - leaving
     staying = [node for node in facts.counted_nodes if not node.removal]
     active = [node for node in staying if node.active]
     if left <= 0 or len(staying) - len(active) >= left:

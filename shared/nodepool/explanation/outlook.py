@@ -122,11 +122,14 @@ def find_losing_peer(facts: Facts) -> str:
 
 
 def stays_usable(facts: Facts) -> bool:
-    """Return whether a Node that comes back to a NodePool does not give way at once.
+    """Return whether a Node that comes back to a NodePool stays, and no other one leaves for it.
 
-    No Node gives way for a spot NodePool, but those of other organisations cannot be told apart.
+    A valid NodePool with as many Nodes as its grant scales down to its grant again. No Node gives
+    way for a spot NodePool, but those of other organisations cannot be told apart.
     So whether others are served first is known only if the NodePool waits itself.
     """
+    if facts.is_valid and facts.allowed < facts.target and facts.held >= facts.allowed:
+        return False
     if not facts.spot:
         return True
     if not facts.queue_position or facts.machines is None or count_pending(facts.machines):

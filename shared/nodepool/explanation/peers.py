@@ -57,7 +57,7 @@ def _count_returning(facts: Facts) -> int:
     """
     if facts.deleting:
         return facts.reserved
-    return max(0, facts.held - facts.target) if facts.is_valid else 0
+    return max(0, facts.held - facts.wanted) if facts.is_valid else 0
 
 
 def _count_kept(facts: Facts) -> int:

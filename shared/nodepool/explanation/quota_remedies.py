@@ -81,7 +81,7 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
     if facts.held < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
-    elif limit.limit is not None:
+    elif limit.limit is not None and facts.wanted == facts.target:
         yield from keep_nodes(facts, facts.held)
     yield from _take_from_peer(facts, limit)
 

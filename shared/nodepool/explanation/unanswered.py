@@ -190,7 +190,7 @@ def _may_choose(facts: Facts) -> bool:
     staying = [node for node in facts.counted_nodes if not node.removal]
     is_due = rack_of(facts) == 1 or len(staying) == len(facts.counted_nodes)
     surplus = facts.held if any(not node.registered for node in staying) else facts.current
-    return is_due and surplus > facts.target
+    return is_due and surplus > facts.wanted
 
 
 def stopped_at(facts: Facts, steps: Iterable[Step]) -> Step | None:
@@ -247,7 +247,7 @@ def latest(*moments: datetime | None) -> datetime | None:
 def count_unchosen(facts: Facts) -> int:
     """Return how many surplus Nodes of a NodePool are not chosen to leave yet."""
     leaving = sum(node.removal != "" for node in facts.counted_nodes)
-    return facts.held - facts.target - leaving
+    return facts.held - facts.wanted - leaving
 
 
 def has_failed(facts: Facts) -> bool:

@@ -17,11 +17,15 @@ from nodepool.state.values import replace
 
 
 class Grant(NamedTuple):
-    """How many Nodes quota grants, for which generation, and the number of the grant."""
+    """How many Nodes quota grants, for which generation, and the number of the grant.
+
+    surplus: how many Nodes the NodePool had beyond the grant, as the control plane gave them back.
+    """
 
     generation: int
     nodes: int
     number: int = 0
+    surplus: int = 0
 
 
 class Check(NamedTuple):
@@ -173,7 +177,7 @@ class Claimant(ABC):
 
     def with_grant(self, verdict: QuotaChecked, now: datetime) -> Self:
         """Return the NodePool with a grant; it waits for the machines that the grant adds."""
-        grant = Grant(verdict.generation, verdict.granted, verdict.number)
+        grant = Grant(verdict.generation, verdict.granted, verdict.number, verdict.surplus)
         pool = replace(self, grant=grant, quota_failed=False)
         if verdict.generation != self.generation:
             return pool

@@ -74,6 +74,8 @@ class Group:
     shrinks_from: how many Nodes its last removal began with, at least `level`; 0 once it is scaled
         down.
     removed: how many Nodes left in the removal under way; None while there is none.
+    most: how many it may keep at most, as the control plane gave back more than its grant; None if
+        its target alone says how many.
     places: how many Nodes it may be assigned: those it requested and those that a scale-up kept,
         without those it removed itself.
     grown: the NVLink domains of the Nodes that the step under way has assigned it.
@@ -91,6 +93,7 @@ class Group:
     removed: int | None = None
     level: int = 0
     shrinks_from: int = 0
+    most: int | None = None
     places: int = 0
     within_quota: bool = False
     grown: set[str] = field(default_factory=set)
@@ -107,6 +110,17 @@ class Group:
     def spec(self) -> NodePoolSpec:
         """Its spec."""
         return self.version.spec
+
+    @property
+    def wanted(self) -> int:
+        """How many Nodes it wants to keep."""
+        target = self.spec.target
+        return target if self.most is None else min(target, self.most)
+
+    @property
+    def racks_wanted(self) -> int:
+        """How many racks it wants to keep, each of them whole."""
+        return -(-self.wanted // self.rack_size)
 
     @property
     def valid(self) -> bool:
@@ -127,8 +141,8 @@ class Group:
         wants = self.valid and not self.deleting
         if self.rack_size:
             held = racks.by_domain(each.labels for each in self.members.values())
-            return wants and racks.racks(self.rack_size, held) <= self.spec.target // self.rack_size
-        return wants and len(self.members) <= self.spec.target
+            return wants and racks.racks(self.rack_size, held) <= self.racks_wanted
+        return wants and len(self.members) <= self.wanted
 
     @property
     def rack_size(self) -> int:
@@ -149,15 +163,15 @@ class Group:
     def has_surplus(self) -> bool:
         """Whether more Nodes stay than it wants, or Nodes of more racks."""
         if self.rack_size:
-            return racks.surplus(self.rack_size, self.spec.target, self.staying_in) > 0
-        return len(self.staying) > self.spec.target
+            return self.surplus > 0
+        return len(self.staying) > self.wanted
 
     @property
     def surplus(self) -> int:
         """How many Nodes that stay are too many."""
         if self.rack_size:
-            return racks.surplus(self.rack_size, self.spec.target, self.staying_in)
-        return len(self.staying) - self.spec.target
+            return racks.surplus(self.rack_size, self.wanted, self.staying_in)
+        return len(self.staying) - self.wanted
 
     @property
     def is_silent(self) -> bool:
@@ -218,7 +232,7 @@ class Group:
 
         A Node that gives way to another NodePool is replaced when its preemption begins.
         """
-        lacks = self._lacks_racks if self.rack_size else len(self.staying) < self.spec.target
+        lacks = self._lacks_racks if self.rack_size else len(self.staying) < self.wanted
         may_grow = self.valid and not self.deleting and not self.failing
         return may_grow and lacks and not self.is_giving_way and bool(self.spareable)
 
@@ -228,4 +242,4 @@ class Group:
         staying, size = self.staying_in, self.rack_size
         leaving = racks.by_domain(member.labels for member in self.spareable)
         is_split = any(staying[domain] % size for domain in leaving)
-        return is_split or racks.racks(size, staying) < self.spec.target // size
+        return is_split or racks.racks(size, staying) < self.racks_wanted

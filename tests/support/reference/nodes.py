@@ -1,6 +1,7 @@
 """Nodes as a second specification: which are removed, which are spared, and what is counted.
 
-* A scale-down asks for a Node only while more stay than are wanted; a Node that is leaving for
+* A scale-down asks for a Node only while more stay than are wanted: the target, or the grant if
+  the control plane gave back more Nodes than that. A Node that is leaving for
   whatever reason, a preemption or its health included, does not stay. Those that cost least go
   first: Nodes that have not joined, then idle ones, then active ones, of each the cordoned ones
   before the others; the newest batch first, then by name, and active ones with PreferIdle only.
@@ -18,6 +19,7 @@ From the log: what the allocator had read when it decided.
 
 from collections.abc import Iterator
 
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -121,7 +123,7 @@ class NodesModel:
             self._fault(group, f"gives up a part of a rack and keeps {parts}")
         removed, most = (
             before.total() - staying.total(),
-            racks.surplus(size, group.spec.target, before),
+            racks.surplus(size, group.wanted, before),
         )
         idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
         if removed > most or (removed < most and not idle_only):
@@ -143,7 +145,9 @@ class NodesModel:
         match message:
             case NodePoolValidated(uid=uid):
                 if uid in self.groups:
-                    self.groups[uid].version = message
+                    group = self.groups[uid]
+                    group.version = message
+                    group.most = None if message.reason is Validated.INVALID else group.most
                 else:
                     self.groups[uid] = Group(message, level=message.spec.target)
             case NodePoolDeleting(uid=uid) if uid in self.groups:
@@ -152,6 +156,8 @@ class NodesModel:
                 self.groups.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.groups:
                 group = self.groups[uid]
+                is_capped = message.surplus and group.version.reason is not Validated.INVALID
+                group.most = message.granted if is_capped else None
                 if message.generation == group.version.generation:
                     group.granted, group.within_quota = message.granted, message.reason == "Under"
             case CWNodeDeleted() | CWNodeRegistrationFailed():
@@ -239,7 +245,7 @@ class NodesModel:
         if group is None or member is None:
             return
         if message.removal is RemovalReason.SCALE_DOWN:
-            staying, target = group.staying, group.spec.target
+            staying, target = group.staying, group.wanted
             if group.rack_size and group.shrunk is None:
                 group.shrunk = group.staying_in
             is_down = not group.rack_size and len(staying) <= target
@@ -283,7 +289,8 @@ class NodesModel:
         is_up = isinstance(message, CWNodePoolScaledUp)
         is_right = after > before if is_up else after < before
         level = group.level if is_up else max(group.level, group.shrinks_from)
-        if before != level or not is_right or after != group.spec.target:
+        wanted = group.spec.target if is_up else group.wanted
+        if before != level or not is_right or after != wanted:
             way = "up" if is_up else "down"
             self._fault(group, f"is scaled {way} {before} to {after}, last to {level}")
         group.level = after

@@ -11,14 +11,17 @@
 * A target that is not above the Nodes that a NodePool holds fits any limit. So does a target that
   its grant covers, which replaces lost Nodes, unless the grant must shrink.
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
-* A grant covers what its NodePool holds, once the allocator uses no larger grant any more.
+* A grant covers what its NodePool holds, once the allocator uses no larger grant any more. Nodes
+  that come back from the control plane when none is reserved for them count against the limit, but
+  no grant grows for them, unless the target fits. They are the surplus of a verdict.
 * An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
   moves it. NodePools that a lowered limit makes wait are ordered by creation.
 * A NodePool may wait and give Nodes back, which the allocator has not acknowledged yet. A NodePool
   that needs more than it keeps is granted nothing while a NodePool that waits longer fits once all
-  are given back. So the order of the acknowledgements decides nothing.
+  are given back. So the order of the acknowledgements decides nothing. The Nodes above its grant
+  are such Nodes for itself; another NodePool does not count on them.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
@@ -74,6 +77,7 @@ class Part:
     version: its last version, as validated.
     seen: the position of that version.
     held: how many Nodes it has.
+    beyond: how many of them came back when nothing was reserved for them.
     grant: what it may have.
     grants: each grant that may still be used, with its position.
     reason: of the last verdict; None before the first, and after a check that failed.
@@ -88,6 +92,7 @@ class Part:
     seen: int
     deleting: bool = False
     held: int = 0
+    beyond: int = 0
     grant: int = 0
     grants: list[tuple[int, Grant]] = field(default_factory=list)
     reason: Quota | None = None
@@ -121,7 +126,26 @@ class Part:
     @property
     def covered(self) -> int:
         """What it may have under any limit."""
-        return self.held if self.shrunk else max(self.grant, self.held)
+        return self.entitled if self.shrunk else max(self.grant, self.entitled)
+
+    @property
+    def entitled(self) -> int:
+        """How many of its Nodes a grant covered."""
+        return self.held - self.beyond
+
+    @property
+    def above(self) -> int:
+        """What counts against the limit for Nodes that no grant covers."""
+        is_checked = self.eligible and not self.failed
+        return max(0, self.reserved - self._allowed) if self.beyond and is_checked else 0
+
+    @property
+    def _allowed(self) -> int:
+        return max([self.entitled, *(grant.nodes for _, grant in self.grants)])
+
+    def hold(self, held: int) -> None:
+        """Have this number of Nodes."""
+        self.held, self.beyond = held, max(0, held - self._allowed)
 
     @property
     def needed(self) -> int:
@@ -137,7 +161,8 @@ class Part:
     def settled(self) -> int:
         """Return what counts against the limit once it has given its Nodes back."""
         waits = self.eligible and self.reason not in (None, Quota.UNDER)
-        return min(self.reserved, max(self.grant, self.held)) if waits else self.reserved
+        kept = self.above + max(self.grant, self.entitled)
+        return min(self.reserved, kept) if waits else self.reserved
 
 
 class QuotaModel:
@@ -178,16 +203,19 @@ class QuotaModel:
         """Return whether the room that it needs is for a NodePool that waits longer."""
         rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
         room = limit - sum(other.reserved for other in rivals)
-        if part.target - part.settled <= min(room, 0):
+        if part.target - part.settled + part.above <= min(room, 0):
             return False
         begun = part.place[0] if part.place is not None else _at(part.seen)
-        used = sum(other.settled for other in rivals)
+        used = sum(other.settled for other in rivals) - part.above
         return any(
             other.place is not None
             and other.place[1] < begun
             and other.eligible
             and not other.failed
-            and (other.target <= other.covered or used - other.settled + other.target <= limit)
+            and (
+                other.target <= other.covered
+                or used - other.settled + other.above + other.target <= limit
+            )
             for other in rivals
         )
 
@@ -199,6 +227,14 @@ class QuotaModel:
 
     def message(self, part: Part) -> str:
         """The message of its condition Quota."""
+        text, surplus = self._shortage(part), min(part.beyond, max(0, part.held - part.grant))
+        if text == HEALTHY[Quota.UNDER] or not surplus:
+            return text
+        count = f"{surplus} Node{'' if surplus == 1 else 's'}"
+        end = f"so it scales down to {part.grant} by its scaleDownStrategy"
+        return f"{text}; the control plane gave back {count} beyond its grant, {end}"
+
+    def _shortage(self, part: Part) -> str:
         _, zone, kind = part.ledger
         others, limit = self.others(part), self.limits.get(part.ledger)
         field, target = "targetNodes", str(part.target)
@@ -251,7 +287,7 @@ class QuotaModel:
                 part.deleting, part.place = True, None
             case CWNodePoolDeleted() if message.uid in self.parts:
                 part = self.parts[message.uid]
-                part.held, part.grants = 0, []
+                part.held, part.beyond, part.grants = 0, 0, []
             case GrantAcknowledged() if message.uid in self.parts:
                 self._acknowledged(self.parts[message.uid], message, stored.cause)
             case QuotaReleased():
@@ -337,9 +373,9 @@ class QuotaModel:
     def _held(self, uid: str, change: int) -> None:
         part = self.parts.get(uid)
         if part is not None:
-            part.held += change
+            part.hold(part.held + change)
             if part.shrunk:
-                part.shrunk.add(part.held)
+                part.shrunk.add(part.entitled)
 
     def _limited(self, ledger: LedgerName, limit: int) -> None:
         parts = [part for part in self.parts.values() if part.ledger == ledger]
@@ -348,14 +384,14 @@ class QuotaModel:
         if lowered and sum(part.reserved for part in parts) > limit:
             for part in parts:
                 if part.eligible:
-                    part.shrunk = {part.held}
+                    part.shrunk = {part.entitled}
 
     def _checked(self, verdict: QuotaChecked, stored: Stored) -> None:
         part = self.parts.get(verdict.uid)
         if part is None or not part.eligible:
             self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
-        kept = min(max(part.grant, part.held), part.target)
+        kept = min(max(part.grant, part.entitled), part.target)
         least = {min(kept, held) for held in part.shrunk} or {kept}
         granted = {part.target} if self.fits(part) else least
         if verdict.reason is not self.reason(part) or verdict.granted not in granted:
@@ -364,6 +400,10 @@ class QuotaModel:
                 f"{part.key} is {is_} at {stored.position}, and has to be "
                 f"{self.reason(part)} with one of {grants}"
             )
+        surplus = min(part.beyond, max(0, part.held - verdict.granted))
+        if verdict.surplus != surplus:
+            is_ = f"{verdict.surplus} Nodes above its grant at {stored.position}"
+            self.faults.append(f"{part.key} has {is_}, and not {surplus}")
         self._granted(part, verdict, stored)
 
     def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:
@@ -371,6 +411,7 @@ class QuotaModel:
         part.grant = verdict.granted
         grant = Grant(verdict.number, verdict.generation, verdict.granted)
         part.grants.append((stored.position, grant))
+        part.hold(part.held)
         is_lowered = bool(part.shrunk)
         part.reason, part.shrunk, part.failed = verdict.reason, set(), False
         part.published = max(part.published, part.needed)
@@ -424,7 +465,7 @@ def faults(model: QuotaModel) -> Iterator[str]:
         reason = model.reason(part)
         if part.checked != part.version.generation or part.reason is not reason:
             yield f"{part.key} has to be {reason} in the end: {model.message(part)}"
-        if part.grant < min(part.held, part.target):
+        if part.grant < min(part.entitled, part.target):
             yield f"{part.key} holds {part.held} Nodes, and its grant is {part.grant} in the end"
         if part.shrunk and part.grant > max(part.shrunk):
             yield f"the grant of {part.key} did not shrink with the limit"

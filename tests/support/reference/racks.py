@@ -75,7 +75,7 @@ def surplus(size: int, target: int, held: Mapping[str, int]) -> int:
         for count in held.values()
         for each in ([size] * (count // size) + [count % size] * (count % size > 0))
     )
-    return sum(sizes[: max(0, len(sizes) - target // size)])
+    return sum(sizes[: max(0, len(sizes) - -(-target // size))])
 
 
 def why(size: int, wanted: int, lacking: list[tuple[int, str]], free: Mapping[str, int]) -> str:

@@ -1,0 +1,246 @@
+"""Nodes that the control plane gives back: they count, and raise no grant beyond the limit."""
+
+from random import Random
+
+import pytest
+
+from flow.test_audit import removal_faults
+from flow.test_explanations import explained
+from flow.test_racks import DOMAIN, EAST, GB200, R1, add, domains, want
+from support.constants import H100, ORG, PREFER_IDLE, ZONE
+from support.simulation.advice import check_advice
+from support.world_harness import WorldHarness
+
+
+def lend(world: WorldHarness, node: str, pool: str = "train") -> None:
+    """A Node is reserved for the control plane, and another one takes its place."""
+    world.command_node("ReserveNode", pool, node, reservedDesired="control-plane")
+    world.pass_time(minutes=1)
+
+
+def take_back(world: WorldHarness, node: str, pool: str = "train") -> None:
+    """A Node is reserved for the organisation again."""
+    world.command_node("ReserveNode", pool, node, reservedDesired=ORG)
+    world.pass_time(minutes=1)
+
+
+def used(world: WorldHarness) -> object:
+    """How many Nodes count against the limit."""
+    return world.documents("quotas")[f"{ORG}/{ZONE}/{H100}"]["used"]
+
+
+def given_a_busy_node_above_the_grant(world: WorldHarness, **lifecycle: object) -> None:
+    """A limit of 3, and a NodePool that wants 4 Nodes: with n1, which came back, 4 work."""
+    world.given_data_center(machines=8, quota=3)
+    world.apply("train", 3, lifecycle=lifecycle)
+    lend(world, "n1")
+    world.scale("train", 4)
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.run_pod("n1")
+
+
+def test_no_node_that_comes_back_raises_a_grant_beyond_the_limit(world: WorldHarness) -> None:
+    # given a NodePool that uses its whole limit
+    world.given_data_center(machines=9, quota=3)
+    world.apply("train", 3)
+    world.start_recording()
+
+    # when Nodes are lent and replaced, the target rises, and they come back: at once, or in turn
+    for count in (1, 2):
+        nodes = world.nodes("train")[-count:]
+        for node in nodes:
+            lend(world, node)
+        world.scale("train", world.node_counts("train").target + count)
+        for node in nodes:
+            take_back(world, node)
+
+    # then the NodePool scales down to its grant each time, and says why
+    assert world.node_counts("train") == (6, 0, 3)
+    assert (world.granted_nodes("train"), used(world)) == (3, 3)
+    assert set(world.event_messages("train", "CWNodePoolRemoveNodes")) == {
+        "removing 1 Node (IdleOnly; Nodes that the control plane gave back are beyond its grant "
+        "of 3)"
+    }
+    assert (
+        world.event_messages("train", "CWNodePoolScaledDown")
+        == ["scaled down from 4 to 3 Nodes"] * 3
+    )
+    assert removal_faults(tuple(world.entries())) == []
+
+
+def test_a_node_that_comes_back_overtakes_no_nodepool_that_waits(world: WorldHarness) -> None:
+    # given a NodePool that waits for quota, and then another one, to which a Node comes back
+    world.given_data_center(machines=9, quota=3)
+    world.apply("train", 3)
+    world.apply("serve", 1)
+    lend(world, "n1")
+    world.scale("train", 4)
+
+    # when the limit is raised by what the first one lacks, before that Node has left
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.given_quota(4)
+        message = world.condition("train", "Quota")
+
+    # then that one gets it
+    assert message == (
+        "False Over: targetNodes 4 fits quota 4 for gd-8xh100ib-i128, but a NodePool that has "
+        "waited longer comes first; the control plane gave back 1 Node beyond its grant, so it "
+        "scales down to 3 by its scaleDownStrategy"
+    )
+    assert (world.granted_nodes("train"), world.granted_nodes("serve")) == (3, 1)
+    assert (world.node_counts("train").current, used(world)) == (3, 4)
+    assert world.condition("train", "Quota") == (
+        "False Over: targetNodes 4 exceeds quota 4 for gd-8xh100ib-i128 (1 used by 1 other pool)"
+    )
+
+
+ENDS = {
+    "IdleOnly": "cordon one of its active Nodes and end the work there: it leaves once it is idle",
+    "PreferIdle": "end the Pods that block on n1",
+}
+"""What lets a Node leave, by strategy."""
+
+
+@pytest.mark.parametrize("strategy", ENDS)
+def test_a_nodepool_with_a_busy_node_above_its_grant_says_why_it_scales_down(
+    world: WorldHarness, strategy: str
+) -> None:
+    given_a_busy_node_above_the_grant(world, scaleDownStrategy=strategy)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    cause, removal = explained(world, "train").causes
+    before = world.node_counts("train").current, world.granted_nodes("train"), used(world)
+    world.stop_pod("n2")
+    world.pass_time(minutes=1)
+
+    # then the Node that is idle first leaves
+    assert cause.message == (
+        "targetNodes 4 exceeds quota 3 for gd-8xh100ib-i128; the control plane gave back 1 Node "
+        "beyond its grant, so it scales down to 3 by its scaleDownStrategy"
+    )
+    assert cause.helps == ("raise the quota of gd-8xh100ib-i128 in US-EAST-04A to 4",)
+    assert removal.title == "it has 1 Node too many"
+    assert list(map(world.with_machine_numbers, removal.helps)) == [ENDS[strategy]]
+    assert before == (4, 3, 4)
+    assert world.nodes("train") == ["n1", "n3", "n4"]
+    assert (world.granted_nodes("train"), used(world)) == (3, 3)
+
+
+def test_a_nodepool_above_its_grant_keeps_its_node_if_the_limit_is_raised(
+    world: WorldHarness,
+) -> None:
+    # given a Node above the grant that is to leave once its Pod has ended
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+    world.start_recording()
+
+    # when the limit has room for it
+    world.given_quota(4)
+    world.pass_time(minutes=1)
+
+    # then the grant rises as for any target, and the Node stays
+    assert world.events("train") == ["CWNodePoolScaledUp 3 4"]
+    assert world.nodes("train") == ["n1", "n2", "n3", "n4"]
+    assert world.conditions("train")["Quota"] == "Under"
+    assert (world.granted_nodes("train"), used(world)) == (4, 4)
+
+
+def test_no_node_is_to_come_back_to_a_nodepool_that_would_give_up_another_one(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that has all Nodes of its grant, and wants more
+    world.given_data_center(machines=5, quota=3)
+    world.apply("train", 3)
+    lend(world, "n1")
+    world.scale("train", 4)
+
+    over = [cause.helps for cause in explained(world, "train").causes]
+    check_advice(world.world, Random(0), most=100)
+
+    assert over == [
+        (
+            "raise the quota of gd-8xh100ib-i128 in US-EAST-04A to 4",
+            "scale train to 3, what it has",
+        ),
+        (),
+    ]
+
+
+def test_a_node_above_a_grant_delays_no_nodepool_that_waits_for_other_room(
+    world: WorldHarness,
+) -> None:
+    # given a Node above a grant that stays, and two NodePools that wait
+    given_a_busy_node_above_the_grant(world, scaleDownStrategy="IdleOnly")
+    world.apply("large", 2)
+    world.apply("small", 1)
+
+    # when the limit has room for the Node and for the smaller of them
+    world.scale("train", 6)
+    world.given_quota(5)
+
+    # then that one is served, and the other one is passed over
+    assert [world.granted_nodes(pool) for pool in ("train", "large", "small")] == [3, 0, 1]
+    assert used(world) == 5
+
+
+def test_another_edit_keeps_no_node_above_the_grant(world: WorldHarness) -> None:
+    # given a Node above the grant that is to leave once its Pod has ended
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+    world.start_recording()
+
+    world.apply("train", 4, lifecycle=PREFER_IDLE, nodeLabels={"team": "vision"})
+    world.scale("train", 5)
+    world.stop_pod("n1")
+
+    assert world.events("train")[-3:] == [
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 3",
+        "CWNodePoolScaledDown 4 3",
+    ]
+    kept = [line for line in world.messages("train") if line.startswith("NodeRemovalCancelled")]
+    assert kept == []
+    assert world.granted_nodes("train") == 3
+
+
+def test_a_nodepool_that_was_invalid_keeps_no_node_that_came_back_for_good(
+    world: WorldHarness,
+) -> None:
+    # given an invalid NodePool to which a Node came back while another NodePool took its place
+    world.given_data_center(machines=5, quota=2)
+    world.apply("train", 2)
+    world.apply("train", 2, region="US-WEST-04A")
+    world.apply("serve", 1)
+    lend(world, "n1")
+    take_back(world, "n1")
+    invalid = world.node_counts("train").current
+
+    # when it is valid again
+    world.apply("train", 2)
+    world.pass_time(minutes=1)
+
+    # then it has no more Nodes than the limit leaves it
+    assert invalid == 2
+    assert world.node_counts("train") == (2, 0, 1)
+    assert [world.granted_nodes(pool) for pool in ("train", "serve")] == [1, 1]
+
+
+def test_a_rack_leaves_if_a_node_that_came_back_makes_it_one_too_many(world: WorldHarness) -> None:
+    # given a rack of which a Node was lent, and replaced by a Node of another rack
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 18, "labels": {DOMAIN: R1}})
+    want(world, 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    add(world, {"count": 1, "labels": {DOMAIN: R1}})
+    world.pass_time(minutes=1)
+    want(world, 2)
+
+    # when it comes back
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    world.pass_time(minutes=1)
+
+    assert domains(world) == {R1: 18}
