@@ -75,17 +75,24 @@ class Ledger:
         """Return whether the target of a NodePool fits into what others leave of the limit.
 
         A target that needs more Nodes than its NodePool keeps fits only if no NodePool that waits
-        longer fits after all Nodes are given back, and after those that are above its grant. So
-        the order in which grants are confirmed decides nothing.
+        longer fits after all Nodes are given back. So the order in which grants are confirmed
+        decides nothing. If its own Nodes `above` are part of the room, a NodePool that waits longer
+        comes first if it fits once they are gone.
         """
         if self.limit is None:
             return False
         room, needs = self.limit - self.used, pool.target - pool.reserved
         if needs > room or needs + pool.returning + pool.above <= min(room, 0):
             return needs <= room
-        first = self.waiting.first(room + self.returned + pool.above)
-        places = self.waiting.places
-        return first is None or places[first] >= places.get(pool.key, self.waiting.tail)
+        most = room + self.returned
+        if needs + pool.above <= room and not self._is_behind(pool, most):
+            return True
+        return not self._is_behind(pool, most + pool.above)
+
+    def _is_behind(self, pool: Pool, room: int) -> bool:
+        """Return whether a NodePool that has waited longer than this one fits into the room."""
+        first, places = self.waiting.first(room), self.waiting.places
+        return first is not None and places[first] < places.get(pool.key, self.waiting.tail)
 
     def _first(self, room: int) -> PoolKey | None:
         """Return the first NodePool in line that fits; its own Nodes `above` are room for it."""

@@ -187,6 +187,29 @@ def test_a_node_above_a_grant_delays_no_nodepool_that_waits_for_other_room(
     assert used(world) == 5
 
 
+def test_a_nodepool_with_a_node_above_its_grant_is_passed_over_by_no_room_that_fits_it(
+    world: WorldHarness,
+) -> None:
+    # given a busy Node above a grant, and a NodePool that has waited longer than this one
+    world.given_data_center(machines=9, quota=3)
+    world.apply("train", 3)
+    lend(world, "n1")
+    world.apply("large", 3)
+    world.scale("train", 5)
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.run_pod("n1")
+
+    # when the limit has too little room for that one, and enough for this one
+    world.given_quota(6)
+
+    # then this one is served
+    assert [world.granted_nodes(pool) for pool in ("train", "large")] == [5, 0]
+    assert used(world) == 5
+
+
 def test_another_edit_keeps_no_node_above_the_grant(world: WorldHarness) -> None:
     # given a Node above the grant that is to leave once its Pod has ended
     given_a_busy_node_above_the_grant(world, **PREFER_IDLE)

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import QuotaChecked, QuotaReleased, Wake
+from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import Message
 from nodepool.service import Context
+from nodepool.state.values import replace
 from nodepool.state.work import IMMEDIATELY, RETRY_AFTER
 from quota import Hears, Says
 from quota.decide import release_nodes
 from quota.ledger import Ledger
-from quota.pool import Pool
+from quota.pool import Grant, Pool
 from quota.state import State, evolve
 from quota.verdict import verdict
 from unit.quota_models import AllocatorModel, LineModel, ValidatorModel
@@ -329,3 +331,40 @@ def test_the_order_in_which_grants_are_confirmed_does_not_decide_who_is_served(
     limits: tuple[int, int], sizes: Sequence[tuple[int, int]], choices: Sequence[int]
 ) -> None:
     assert grants_after(limits, sizes, choices) == grants_after(limits, sizes, [])
+
+
+def waiting_pool(number: int, granted: int, *, held: int, given_back: int, lacks: int) -> Pool:
+    """A NodePool that waits for more Nodes than its grant.
+
+    held: how many Nodes it had when it was granted fewer, which the allocator has not confirmed.
+    given_back: how many more Nodes came back from the control plane since.
+    """
+    grants = (Grant(1, max(held, granted)), Grant(2, granted))
+    key, target = PoolKey(f"acme/prod/p{number}"), granted + lacks
+    pool = Pool(key, "", LEDGER, target=target, eligible=True, grants=grants, reason=Quota.OVER)
+    pool = pool.with_held(held).with_held(pool.needed + given_back if given_back else held)
+    return replace(pool, reserved=pool.needed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, 16),
+    st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=5),
+)
+@example(6, [(0, 0, 0, 3), (3, 3, 1, 2)])
+def test_the_nodepool_that_is_served_next_is_granted_its_target(
+    limit: int, sizes: Sequence[tuple[int, int, int, int]]
+) -> None:
+    # given NodePools in line, some of which give Nodes back or have Nodes that no grant covers
+    ledger, pools = Ledger(limit=limit), dict[PoolKey, Pool]()
+    for number, (granted, held, given_back, lacks) in enumerate(sizes):
+        pool = waiting_pool(number, granted, held=held, given_back=given_back, lacks=lacks)
+        ledger = ledger.with_pool(0, pool).waits(pool, waits=True)
+        pools[pool.key] = pool
+
+    served = ledger.next()
+
+    # then the order of the line and the verdict agree, so that no NodePool is checked in vain
+    fitting = [key for key, pool in pools.items() if verdict(pool, ledger).reason is Quota.UNDER]
+    assert (served is None) is not bool(fitting)
+    assert served is None or served in fitting

@@ -206,15 +206,22 @@ class QuotaModel:
         if part.target - part.settled + part.above <= min(room, 0):
             return False
         begun = part.place[0] if part.place is not None else _at(part.seen)
-        used = sum(other.settled for other in rivals) - part.above
+        used = sum(other.settled for other in rivals)
+        fits_without_own = part.target - part.reserved + part.above <= room
+        if fits_without_own and not self._comes_first(rivals, begun, limit - used):
+            return False
+        return self._comes_first(rivals, begun, limit - used + part.above)
+
+    @staticmethod
+    def _comes_first(rivals: list[Part], begun: Moment, room: int) -> bool:
+        """Return whether a NodePool that began to wait before a moment fits into the room."""
         return any(
             other.place is not None
             and other.place[1] < begun
             and other.eligible
             and not other.failed
             and (
-                other.target <= other.covered
-                or used - other.settled + other.above + other.target <= limit
+                other.target <= other.covered or other.target - other.settled + other.above <= room
             )
             for other in rivals
         )
