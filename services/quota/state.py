@@ -152,7 +152,8 @@ def _fold_node_count(
         return state
     state = _recheck_uncovered(state, after, context)
     # A target that no longer exceeds the number of Nodes fits, at any place in line.
-    return _schedule_ledger(state, after.ledger) if after.lacks != pool.lacks else state
+    is_due = after.lacks != pool.lacks or after.is_uncovered
+    return _schedule_ledger(state, after.ledger) if is_due else state
 
 
 def _recheck_uncovered(state: State, pool: Pool, context: Context) -> State:

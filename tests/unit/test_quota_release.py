@@ -412,6 +412,30 @@ def test_a_node_that_returns_to_a_pool_that_shrank_without_it_takes_room_from_ot
     ]
 
 
+def test_a_node_that_returns_as_another_one_is_assigned_in_its_place_is_counted_at_once() -> None:
+    # given a pool that wants more than the limit allows, while one of its Nodes is away
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+    quota.hears(reserved("train", 1, usable=False))
+    quota.specify("train", 3)
+
+    # when that Node returns, and the allocator assigned another one before it read of that
+    back = quota.hears(reserved("train", 1, usable=True))
+    new = quota.hears(assigned("train", 2))
+
+    text = (
+        f"{exceeds(3, 2)}; the control plane gave back 1 Node beyond its grant, so it scales down "
+        "to 2 by its scaleDownStrategy"
+    )
+    over = verdict(
+        *("train", Quota.OVER), granted=2, limit=2, used=3, generation=2, message=text, surplus=1
+    )
+    assert back == []
+    assert new == [over]
+
+
 def test_a_pool_in_deletion_keeps_reserved_what_it_holds_and_gives_it_back_node_by_node() -> None:
     # given a NodePool that may have 4 Nodes and has two
     quota = QuotaService()
