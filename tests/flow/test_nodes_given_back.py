@@ -149,6 +149,32 @@ def test_a_nodepool_above_its_grant_keeps_its_node_if_the_limit_is_raised(
     assert (world.granted_nodes("train"), used(world)) == (4, 4)
 
 
+def test_a_raised_target_keeps_a_node_that_came_back_until_quota_has_judged_it(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool within its limit, with a busy Node that came back and is one too many
+    world.given_data_center(machines=8, quota=10)
+    world.apply("train", 3, lifecycle=PREFER_IDLE)
+    lend(world, "n1")
+    for node in ("n2", "n3", "n4"):
+        world.run_pod(node)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.run_pod("n1")
+    world.start_recording()
+
+    # when the target rises to what it has while the quota service is away, and its work ends
+    with world.paused("quota"):
+        world.scale("train", 4)
+        world.stop_pod("n1")
+        world.pass_time(minutes=1)
+    world.pass_time(minutes=1)
+
+    assert world.nodes("train") == ["n1", "n2", "n3", "n4"]
+    assert world.events("train") == ["CWNodePoolScaledUp 3 4"]
+    assert (world.granted_nodes("train"), used(world)) == (4, 4)
+
+
 def test_no_node_is_to_come_back_to_a_nodepool_that_would_give_up_another_one(
     world: WorldHarness,
 ) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple, Self
 
-from nodepool.contract.conditions import Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -19,7 +19,8 @@ from nodepool.state.values import replace
 class Grant(NamedTuple):
     """How many Nodes quota grants, for which generation, and the number of the grant.
 
-    surplus: how many Nodes the NodePool had beyond the grant, as the control plane gave them back.
+    surplus: how many Nodes the NodePool had beyond the grant, as the control plane gave them back;
+        0 if its whole target is granted, so that a higher target keeps Nodes until it is judged.
     """
 
     generation: int
@@ -177,7 +178,8 @@ class Claimant(ABC):
 
     def with_grant(self, verdict: QuotaChecked, now: datetime) -> Self:
         """Return the NodePool with a grant; it waits for the machines that the grant adds."""
-        grant = Grant(verdict.generation, verdict.granted, verdict.number, verdict.surplus)
+        surplus = 0 if verdict.reason is Quota.UNDER else verdict.surplus
+        grant = Grant(verdict.generation, verdict.granted, verdict.number, surplus)
         pool = replace(self, grant=grant, quota_failed=False)
         if verdict.generation != self.generation:
             return pool

@@ -19,7 +19,7 @@ From the log: what the allocator had read when it decided.
 
 from collections.abc import Iterator
 
-from nodepool.contract.conditions import Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -156,7 +156,8 @@ class NodesModel:
                 self.groups.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.groups:
                 group = self.groups[uid]
-                is_capped = message.surplus and group.version.reason is not Validated.INVALID
+                is_over = message.surplus and message.reason is not Quota.UNDER
+                is_capped = is_over and group.version.reason is not Validated.INVALID
                 group.most = message.granted if is_capped else None
                 if message.generation == group.version.generation:
                     group.granted, group.within_quota = message.granted, message.reason == "Under"

@@ -47,7 +47,7 @@ class QuotaChecked(Event, OfPool):
     used: how many Nodes of all NodePools count against the limit.
     message: the message of the condition.
     surplus: how many Nodes it has beyond its grant because the control plane gave them back. It
-        scales down to its grant.
+        scales down to its grant, unless the reason is Under: then it scales down to its target.
     """
 
     speaker: ClassVar[str] = "quota"
