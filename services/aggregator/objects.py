@@ -59,7 +59,7 @@ class NodePoolObject:
     current: how many of its Nodes have joined, without the Nodes that are reserved for the control
         plane.
     granted: how many Nodes its quota allows.
-    surplus: how many Nodes the control plane gave back beyond that.
+    surplus: how many Nodes the control plane gave back beyond that, if that is below its target.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
     lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
         for as long as the NodePool has the rack.
@@ -168,6 +168,11 @@ class NodePoolObject:
         return max(self.granted, self.held - self.surplus)
 
     @property
+    def wanted(self) -> int:
+        """How many Nodes it wants to keep: its target, or less if it has more than its grant."""
+        return min(self.spec.target, self.kept) if self.kept < self.held else self.spec.target
+
+    @property
     def is_granted(self) -> bool:
         """Return whether its quota allows its whole target."""
         return self.spec.target <= self.granted
@@ -183,17 +188,17 @@ class NodePoolObject:
 
     @property
     def at_target(self) -> AtTarget:
-        """How the Nodes that have joined compare with the target.
+        """How the Nodes that have joined compare with the target, or with the Nodes to keep.
 
         `aggregator.verdicts` shows InternalError instead while an error stands. While the NodePool
         is being deleted, NodesRemoved shows the error, and AtTarget stays PendingDelete.
         """
         if self.deleting is not None:
             return AtTarget.PENDING_DELETE
-        target = self.spec.target
-        if self.current == target:
-            return AtTarget.TARGET_MET
-        return AtTarget.OVER_TARGET if self.current > target else AtTarget.UNDER_TARGET
+        if self.current > self.wanted:
+            return AtTarget.OVER_TARGET
+        is_met = self.current == self.spec.target
+        return AtTarget.TARGET_MET if is_met else AtTarget.UNDER_TARGET
 
     @property
     def is_shrinking(self) -> bool:

@@ -10,12 +10,7 @@ from aggregator.objects import Autoscaled, NodeObject, NodePoolObject
 from aggregator.profiles import counted_profiles, profile_of
 from aggregator.verdicts import with_condition, with_counts
 from nodepool.contract import events as on
-from nodepool.contract.conditions import (
-    Capacity,
-    NodesRemoved,
-    Quota,
-    Validated,
-)
+from nodepool.contract.conditions import Capacity, NodesRemoved, Quota, Validated
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.node_failures import NodeFailure, failure_of
 from nodepool.placement.racks import change_count, domain_of
@@ -101,16 +96,18 @@ def apply_verdict(
 
 
 def _with_grant(pool: NodePoolObject, event: on.QuotaChecked, context: Context) -> NodePoolObject:
-    """Return the NodePool with a grant."""
-    if (event.granted, event.surplus) == (pool.granted, pool.surplus):
+    """Return the NodePool with a grant, and with the Nodes that are too many for it."""
+    surplus = 0 if event.reason is Quota.UNDER else event.surplus
+    if (event.granted, surplus) == (pool.granted, pool.surplus):
         return pool
-    return replace(
+    after = replace(
         pool,
         granted=event.granted,
-        surplus=event.surplus,
+        surplus=surplus,
         progressed=context.time,
         version=context.position,
     )
+    return after if after.at_target is pool.at_target else with_counts(after, context)
 
 
 def _with_supply(

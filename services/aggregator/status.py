@@ -136,8 +136,10 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
             text = "; ".join((count, *_missing(pool)))
             return text if text.endswith("?") else f"{text}."
         case AtTarget.OVER_TARGET:
-            target, has = pool.spec.target, format_count(pool.current)
-            return f"NodePool has {has} and wants {target}; {surplus(_facts(pool))}."
+            is_wanted = pool.wanted == pool.spec.target
+            most = f"wants {pool.wanted}" if is_wanted else f"its quota allows {pool.wanted}"
+            has = format_count(pool.current)
+            return f"NodePool has {has} and {most}; {surplus(_facts(pool))}."
         case AtTarget.PENDING_DELETE:
             return f"NodePool is being deleted, {still_there(_facts(pool))}."
         case AtTarget.INTERNAL_ERROR:

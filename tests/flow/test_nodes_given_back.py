@@ -131,6 +131,43 @@ def test_a_nodepool_with_a_busy_node_above_its_grant_says_why_it_scales_down(
     assert (world.granted_nodes("train"), used(world)) == (3, 3)
 
 
+def test_a_nodepool_above_its_grant_is_over_its_target_until_the_node_has_left(
+    world: WorldHarness,
+) -> None:
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+
+    before = world.condition("train", "AtTarget"), "Reconciling" in world.conditions("train")
+    world.stop_pod("n1")
+    world.pass_time(minutes=1)
+
+    assert before == (
+        "False OverTarget: NodePool has 4 Nodes and its quota allows 3; waits for n1, active with "
+        "Pods job since 2026-01-01T00:01:00Z.",
+        True,
+    )
+    assert world.conditions("train")["AtTarget"] == "UnderTarget"
+
+
+def test_a_nodepool_whose_grant_is_0_has_too_many_nodes_if_one_comes_back(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose only Node is lent as its limit falls to 0
+    world.given_data_center(machines=1, quota=1)
+    world.apply("train", 1)
+    lend(world, "n1")
+    world.given_quota(0)
+
+    # when that Node comes back, and work runs there
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.run_pod("n1")
+    world.pass_time(minutes=1)
+
+    titles = [cause.title for cause in explained(world, "train").causes]
+    assert world.granted_nodes("train") == 0
+    assert titles == ["Quota is Over", "it has 1 Node too many"]
+
+
 def test_a_nodepool_above_its_grant_keeps_its_node_if_the_limit_is_raised(
     world: WorldHarness,
 ) -> None:
@@ -253,6 +290,19 @@ def test_another_edit_keeps_no_node_above_the_grant(world: WorldHarness) -> None
     kept = [line for line in world.messages("train") if line.startswith("NodeRemovalCancelled")]
     assert kept == []
     assert world.granted_nodes("train") == 3
+
+
+def test_a_lower_target_is_granted_whatever_came_back(world: WorldHarness) -> None:
+    # given a Node above a grant that stays
+    given_a_busy_node_above_the_grant(world)
+
+    # when the target falls to the grant
+    world.scale("train", 3)
+
+    # then the read model counts the Node as part of the grant, as for any scale-down
+    quota, at_target = (world.conditions("train")[kind] for kind in ("Quota", "AtTarget"))
+    assert (quota, at_target) == ("Under", "OverTarget")
+    assert (world.granted_nodes("train"), used(world)) == (4, 4)
 
 
 def test_a_nodepool_that_was_invalid_keeps_no_node_that_came_back_for_good(

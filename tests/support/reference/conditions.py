@@ -8,7 +8,7 @@ From the log: nothing but what the models of quota, capacity and Nodes take from
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
+from nodepool.contract.conditions import HEALTHY, AtTarget, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
     CWNodePoolNodesRemoveError,
@@ -56,7 +56,8 @@ def faults(
         current = sum(stay.phase != NodePhase.BOOTING and not stay.is_lent for stay in stays)
         wanted = dict(_conditions(pool, quota, capacity, existing))
         granted = document["status"]["grantedNodes"]
-        wanted["AtTarget"] = _at_target(current, granted, pool, conditions)
+        most = _most(pool, quota, existing)
+        wanted["AtTarget"] = _at_target(current, granted, most, pool, conditions)
         yield from _named(pool, conditions["AtTarget"], stays)
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
@@ -146,19 +147,28 @@ def _conditions(
     yield "Capacity", (reason.value, capacity.message(demand, reason, available))
 
 
+def _most(pool: Desired, quota: QuotaModel, existing: Pool | None) -> int:
+    """How many Nodes it keeps: no more than its grant if the control plane gave back others."""
+    part = quota.parts.get(existing.uid) if existing is not None else None
+    is_over = part is not None and part.reason in (Quota.OVER, Quota.NOT_SET)
+    return part.grant if part and is_over and part.surplus and not pool.fault else pool.spec.target
+
+
 def _at_target(
-    current: int, granted: int, pool: Desired, conditions: Mapping[str, Shown]
+    current: int, granted: int, most: int, pool: Desired, conditions: Mapping[str, Shown]
 ) -> tuple[str, str]:
     """AtTarget repeats the checks of its newest generation that keep a NodePool from its target.
 
     Quota keeps it from no Node up to its grant. What could not be determined comes last.
     The message for too many Nodes says what it waits for, and is not laid down here.
+
+    most: how many Nodes it keeps at most.
     """
     target = pool.spec.target
+    if current > min(target, most):
+        return AtTarget.OVER_TARGET.value, ""
     if current == target:
         return AtTarget.TARGET_MET.value, HEALTHY[AtTarget.TARGET_MET]
-    if current > target:
-        return AtTarget.OVER_TARGET.value, ""
     checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
     newest = [each for each in checks if each and each["observedGeneration"] == pool.generation]
     failing = [each for each in newest if STATUS.get(each["reason"]) != "True"]

@@ -148,6 +148,11 @@ class Part:
         self.held, self.beyond = held, max(0, held - self._allowed)
 
     @property
+    def surplus(self) -> int:
+        """How many Nodes above its grant it has."""
+        return min(self.beyond, max(0, self.held - self.grant))
+
+    @property
     def needed(self) -> int:
         """What it holds, or may still come to hold."""
         return max([self.held, *(grant.nodes for _, grant in self.grants)])
@@ -234,7 +239,7 @@ class QuotaModel:
 
     def message(self, part: Part) -> str:
         """The message of its condition Quota."""
-        text, surplus = self._shortage(part), min(part.beyond, max(0, part.held - part.grant))
+        text, surplus = self._shortage(part), part.surplus
         if text == HEALTHY[Quota.UNDER] or not surplus:
             return text
         count = f"{surplus} Node{'' if surplus == 1 else 's'}"
