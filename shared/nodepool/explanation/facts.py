@@ -253,7 +253,8 @@ class Facts:
 
         It has more only if the control plane gave Nodes back.
         """
-        return self.target if self.held <= (self.granted or self.held) else self.allowed
+        is_within = self.granted is None or self.held <= self.granted
+        return self.target if is_within else self.allowed
 
     @property
     def is_valid(self) -> bool:
