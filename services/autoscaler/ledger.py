@@ -28,7 +28,14 @@ class Ledger:
     @property
     def room(self) -> int:
         """Return how many more Nodes quota would grant now."""
-        return max(0, (self.limit or 0) - self.used - self.asked)
+        return self.room_with(0)
+
+    def room_with(self, own: int) -> int:
+        """Return how many more Nodes quota would grant now to a NodePool.
+
+        own: how many of the used Nodes it has beyond its grant, which are room for its own target.
+        """
+        return max(0, (self.limit or 0) - self.used - self.asked + own)
 
     def with_full(self, key: PoolKey, *, is_full: bool) -> "Ledger":
         """Return the ledger with a NodePool among those that need more Nodes, or not."""

@@ -110,7 +110,8 @@ class Pool:
     nodes: the Nodes of the NodePool.
     waiting: the Pods that wait for a Node of the NodePool.
     ledger: the limit that the NodePool counts against.
-    granted: how many Nodes quota grants, as last published.
+    granted, beyond: how many Nodes quota grants, and how many Nodes the control plane gave back
+        beyond that, as last published.
     is_over: whether the target was above the limit when quota checked this generation.
     asked: the target that the autoscaler has requested; 0 once quota has checked the target.
     losses: the missing Nodes that it came to lack after `short_since`, in the order of their
@@ -134,11 +135,17 @@ class Pool:
     is_over: bool = False
     asked: int = 0
     losses: tuple[Loss, ...] = ()
+    beyond: int = 0
 
     @property
     def counted(self) -> int:
-        """Return how many Nodes count against the limit: the granted or the existing Nodes."""
-        return max(self.granted, self.nodes.billable)
+        """Return how many Nodes quota allows: the granted Nodes, or the existing Nodes."""
+        return max(self.granted, self.nodes.billable - self.beyond)
+
+    @property
+    def above(self) -> int:
+        """Return how many Nodes it still has beyond its grant; they count against the limit."""
+        return max(0, min(self.beyond, self.nodes.billable - self.granted))
 
     @property
     def missing(self) -> int:

@@ -110,6 +110,7 @@ def _specify_pool(state: State, event: on.NodePoolValidated, context: Context) -
         asked=known.asked if valid and event.autoscaled else 0,
         is_over=known.is_over and known.generation == event.generation,
         granted=0 if event.reason is Validated.INVALID else known.granted,
+        beyond=0 if event.reason is Validated.INVALID else known.beyond,
     )
     is_reported = event.spec.autoscaling and event.reason is not Validated.INVALID
     if cluster_of(event.key) in state.agents and not is_reported:
@@ -274,5 +275,5 @@ def _fold_quota_verdict(state: State, event: on.QuotaChecked, context: Context) 
     is_current = event.generation == pool.generation
     is_over = event.reason is not Quota.UNDER if is_current else pool.is_over
     asked = 0 if is_current and not pool.proposed else pool.asked
-    after = replace(pool, granted=event.granted, is_over=is_over, asked=asked)
+    after = replace(pool, granted=event.granted, beyond=event.surplus, is_over=is_over, asked=asked)
     return state if after == pool else _store_pool(state, after, context)

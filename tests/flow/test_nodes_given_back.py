@@ -273,6 +273,54 @@ def test_a_nodepool_with_a_node_above_its_grant_is_passed_over_by_no_room_that_f
     assert used(world) == 5
 
 
+def test_the_autoscaler_requests_no_target_for_a_node_above_the_grant(
+    world: WorldHarness,
+) -> None:
+    # given an autoscaled NodePool with its whole limit at work, to which a Node comes back
+    world.given_data_center(machines=8, quota=3)
+    world.apply("train", 3, autoscaling=True, minNodes=3, maxNodes=6)
+    world.pass_time(minutes=11)
+    lend(world, "n1")
+    for pod in ("one", "two", "three"):
+        world.create_pod("train", pod, gpus=8)
+    with world.paused("allocator"):
+        world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+        world.create_pod("train", "four", gpus=8)
+
+    # when a Pod waits for another Node, and the limit is raised a minute later
+    world.create_pod("train", "five", gpus=8)
+    world.pass_time(minutes=1)
+    before = world.node_counts("train")
+    world.given_quota(5)
+    world.pass_time(minutes=1)
+
+    # then the target is what the limit allows
+    assert before == (3, 0, 4)
+    assert world.node_counts("train") == (5, 0, 5)
+    assert world.conditions("train")["Quota"] == "Under"
+
+
+def test_the_autoscaler_forgets_a_node_above_the_grant_once_it_has_left(
+    world: WorldHarness,
+) -> None:
+    # given an autoscaled NodePool with its whole limit, of which a Node came back and left again
+    world.given_data_center(machines=8, quota=3)
+    world.apply("train", 3, autoscaling=True, minNodes=3, maxNodes=6)
+    world.pass_time(minutes=11)
+    lend(world, "n1")
+    take_back(world, "n1")
+    left = world.node_counts("train")
+
+    # when more Pods wait than it has Nodes
+    for pod in ("one", "two", "three", "four"):
+        world.create_pod("train", pod, gpus=8)
+    world.pass_time(minutes=1)
+
+    assert left == (3, 0, 3)
+    assert world.node_counts("train") == (3, 0, 3)
+    assert world.conditions("train")["Quota"] == "Under"
+
+
 def test_another_edit_keeps_no_node_above_the_grant(world: WorldHarness) -> None:
     # given a Node above the grant that is to leave once its Pod has ended
     given_a_busy_node_above_the_grant(world, **PREFER_IDLE)

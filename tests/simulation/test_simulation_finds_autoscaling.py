@@ -99,7 +99,7 @@ PLANTS = {
     "a limit that does not count": Plant(
         "than quota allows",
         PROFILE,
-        functions={"autoscaler.ledger.Ledger.room": 100},
+        functions={"autoscaler.ledger.Ledger.room_with": lambda _ledger, _own: 100},
         seed=101,
     ),
     "Pods that are not heard of": Plant(
