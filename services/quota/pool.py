@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
+from nodepool.contract.catalog import rack_size
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import QuotaChecked
-from nodepool.contract.keys import LedgerKey, PoolKey
+from nodepool.contract.keys import LedgerKey, PoolKey, ledger_parts
 from nodepool.state.values import replace
 
 ALWAYS_FITS: Final = -(1 << 48)
@@ -191,9 +192,14 @@ class Pool:
         return self.target - self.reserved + self.returning + self.above
 
     def with_held(self, held: int) -> "Pool":
-        """Return the NodePool with this number of Nodes; more than were reserved are `beyond`."""
-        beyond = max(0, held - max(self.entitled, self._usable))
-        return replace(self, held=held, beyond=beyond)
+        """Return the NodePool with this number of Nodes; more than were reserved are `beyond`.
+
+        Nodes that fill up the last rack are not `beyond`, since only whole racks leave.
+        """
+        _, _, instance_type = ledger_parts(self.ledger)
+        allowed, size = max(self.entitled, self._usable), rack_size(instance_type) or 1
+        racks = -(-allowed // size)
+        return replace(self, held=held, beyond=max(0, held - racks * size))
 
     def apply_verdict(self, verdict: QuotaChecked) -> "Pool":
         """Return the NodePool with this verdict."""

@@ -6,7 +6,7 @@ import pytest
 
 from flow.test_audit import removal_faults
 from flow.test_explanations import explained
-from flow.test_racks import DOMAIN, EAST, GB200, R1, add, domains, want
+from flow.test_racks import DOMAIN, EAST, GB200, R1, R2, add, domains, given_racks, want
 from support.constants import H100, ORG, PREFER_IDLE, ZONE
 from support.simulation.advice import check_advice
 from support.world_harness import WorldHarness
@@ -391,3 +391,31 @@ def test_a_rack_leaves_if_a_node_that_came_back_makes_it_one_too_many(world: Wor
     world.pass_time(minutes=1)
 
     assert domains(world) == {R1: 18}
+
+
+def test_a_node_that_fills_up_a_rack_stays(world: WorldHarness) -> None:
+    # given two racks, of which a Node was lent as the limit fell below what they have
+    given_racks(world, 2, quota=36)
+    want(world, 2)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.given_quota(20, GB200, zone=EAST)
+    over, lent = explained(world, "train").causes
+
+    # when it comes back, as advised
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    world.pass_time(minutes=1)
+
+    # then no rack is too many, and the grant covers the Node
+    assert over.title == "Quota is Over"
+    assert list(map(world.with_machine_numbers, lent.helps)) == [
+        "reserve n1 for the organisation again"
+    ]
+    assert domains(world) == {R1: 18, R2: 18}
+    assert world.granted_nodes("train") == 36
+    assert world.conditions("train") == {
+        "Validated": "Valid",
+        "Capacity": "Sufficient",
+        "Quota": "Under",
+        "AtTarget": "TargetMet",
+    }
+    assert explained(world, "train").causes == ()

@@ -124,11 +124,13 @@ def find_losing_peer(facts: Facts) -> str:
 def stays_usable(facts: Facts) -> bool:
     """Return whether a Node that comes back to a NodePool stays, and no other one leaves for it.
 
-    A valid NodePool with as many Nodes as its grant scales down to its grant again. No Node gives
-    way for a spot NodePool, but those of other organisations cannot be told apart.
-    So whether others are served first is known only if the NodePool waits itself.
+    A valid NodePool with as many Nodes as its grant, or with full racks, scales down to its grant
+    again. No Node gives way for a spot NodePool, but those of other organisations cannot be told
+    apart. So whether others are served first is known only if the NodePool waits itself.
     """
-    if facts.is_valid and facts.allowed < facts.target and facts.held >= facts.allowed:
+    size = rack_of(facts)
+    is_full = facts.held >= -(-facts.allowed // size) * size
+    if facts.is_valid and facts.allowed < facts.target and is_full:
         return False
     if not facts.spot:
         return True

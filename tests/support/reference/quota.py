@@ -13,7 +13,8 @@
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
 * A grant covers what its NodePool holds, once the allocator uses no larger grant any more. Nodes
   that come back from the control plane when none is reserved for them count against the limit, but
-  no grant grows for them, unless the target fits. They are the surplus of a verdict.
+  no grant grows for them, unless the target fits. They are the surplus of a verdict. A grant grows
+  for those that fill up its last rack, since only whole racks leave.
 * An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
@@ -145,7 +146,8 @@ class Part:
 
     def hold(self, held: int) -> None:
         """Have this number of Nodes."""
-        self.held, self.beyond = held, max(0, held - self._allowed)
+        size = self.version.spec.rack_size or 1
+        self.held, self.beyond = held, max(0, held - -(-self._allowed // size) * size)
 
     @property
     def surplus(self) -> int:
