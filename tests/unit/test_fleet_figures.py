@@ -132,6 +132,14 @@ def with_node() -> Story:
 # NodePools.
 
 
+def test_a_node_above_a_grant_is_not_shown_as_granted() -> None:
+    over = granted(0, reason=Quota.OVER, surplus=1)
+    story = with_node().heard(over)
+
+    assert story.shown(metrics.GRANTED_NODES) == {POOL: 0}
+    assert story.shown(metrics.QUEUED_NODES) == {POOL: 0}
+
+
 def test_a_nodepool_shows_what_it_wants_and_what_it_has() -> None:
     story = with_pool(3).heard(sample(CWNodeAssigned))
 

@@ -83,7 +83,7 @@ def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
     instance_type = spec.instance_type if spec.instance_type in INSTANCE_TYPES else UNKNOWN
     yield Sample(metrics.INFO, (*path, item.zone, instance_type, spec.compute_class.value), 1)
     yield Sample(metrics.TARGET_NODES, path, spec.target)
-    yield Sample(metrics.GRANTED_NODES, path, item.grant)
+    yield Sample(metrics.GRANTED_NODES, path, item.kept)
     yield Sample(metrics.CURRENT_NODES, path, item.current)
     active = active_nodes.values.get(path, 0)
     yield Sample(metrics.ACTIVE_NODES, path, active)
