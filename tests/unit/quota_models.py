@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
@@ -12,6 +13,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
     QuotaCheckFailed,
 )
@@ -22,6 +24,7 @@ from unit.quota_service import (
     deleting,
     node_deleted,
     pool_deleted,
+    reserved,
     specified,
     uid_of,
 )
@@ -129,6 +132,7 @@ class AllocatorPool:
     number: the number of that grant.
     outstanding: the largest grant that was not given back yet.
     held: how many Nodes it has.
+    most: how many Nodes it keeps at most, if the control plane gave back others; None for no bound.
     """
 
     uid: str = ""
@@ -141,6 +145,7 @@ class AllocatorPool:
     outstanding: int = 0
     held: int = 0
     deleting: bool = False
+    most: int | None = None
 
     @property
     def may_hold(self) -> int:
@@ -153,7 +158,8 @@ class AllocatorPool:
         """Return how many Nodes it has too many; an invalid spec removes none."""
         if self.deleting:
             return self.held
-        return 0 if self.invalid else self.held - self.target
+        wanted = self.target if self.most is None else min(self.target, self.most)
+        return 0 if self.invalid else self.held - wanted
 
     @property
     def is_emptied(self) -> bool:
@@ -163,9 +169,18 @@ class AllocatorPool:
 
 @dataclass
 class AllocatorModel:
-    """An allocator that follows grants: it assigns any number of Nodes that they allow."""
+    """An allocator that follows grants: it assigns any number of Nodes that they allow.
+
+    lent: the Nodes that are reserved for the control plane by their numbers, each with the name and
+        the uid of its NodePool.
+    back: those of them that are given back, and which the allocator does not count yet.
+    numbers: the number of each Node that is lent.
+    """
 
     pools: dict[str, AllocatorPool] = field(default_factory=dict)
+    lent: dict[int, tuple[str, str]] = field(default_factory=dict)
+    back: dict[int, tuple[str, str]] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def pool(self, name: str) -> AllocatorPool:
         """The NodePool of this name; one without uid where there is none."""
@@ -197,6 +212,10 @@ class AllocatorModel:
             case QuotaChecked(pool=name, uid=uid) if self.pool(name).uid == uid:
                 if not self.pool(name).deleting:
                     yield from self._follow(name, message)
+            case NodeReservationChanged(pool=name, usable=True):
+                _, uid = self.back.pop(message.assignment)
+                if self.pool(name).uid == uid:
+                    self._hold(name, 1)
 
     def assign(self, name: str, count: int) -> Iterator[CWNodeAssigned]:
         """Assigns at most so many Nodes to a NodePool that may have more."""
@@ -212,11 +231,30 @@ class AllocatorModel:
             self._hold(name, -1)
             yield node_deleted(name, uid=pool.uid)
 
+    def lend(self, name: str) -> Iterator[NodeReservationChanged]:
+        """Reserves a Node of a NodePool for the control plane."""
+        pool = self.pool(name)
+        if pool.held and not pool.deleting:
+            self._hold(name, -1)
+            number = next(self.numbers)
+            self.lent[number] = name, pool.uid
+            yield reserved(name, number, usable=False)
+
+    def take_back(self, name: str) -> Iterator[NodeReservationChanged]:
+        """Gives a Node of a NodePool back; the allocator counts it once it reads of that."""
+        pool = self.pool(name)
+        lent = [number for number, of in self.lent.items() if of == (name, pool.uid)]
+        if lent and not pool.deleting:
+            self.back[lent[0]] = self.lent.pop(lent[0])
+            yield reserved(name, lent[0], usable=True)
+
     def _follow(self, name: str, verdict: QuotaChecked) -> Iterator[GrantAcknowledged]:
         pool, number = self.pool(name), verdict.number
         granted = 0 if pool.invalid else verdict.granted
         outstanding = max(pool.outstanding, verdict.granted)
+        most = granted if verdict.surplus and verdict.reason is not Quota.UNDER else None
         pool = replace(pool, granted=granted, granted_for=verdict.generation, number=number)
+        pool = replace(pool, most=most)
         self.pools[name] = replace(pool, outstanding=granted)
         if granted < outstanding:
             yield acknowledged(name, granted, number, pool.uid)

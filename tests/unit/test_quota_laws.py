@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import pytest
 from hypothesis import example, given, settings
@@ -169,6 +169,36 @@ class Interleaving:
         assert self.line.names == self.quota.line
 
 
+class Lending(Interleaving):
+    """One log in which Nodes are reserved for the control plane, too.
+
+    Nodes that come back count beyond the limit, and are room for their own NodePool only. So only
+    the books are checked after each message, and that no verdict follows itself.
+    """
+
+    def lend(self, pool: str, number: int) -> None:
+        """So many Nodes of the NodePool are reserved for the control plane."""
+        for _ in range(number):
+            self.log.extend(self.allocator.lend(pool))
+
+    def take_back(self, pool: str, number: int) -> None:
+        """So many Nodes of the NodePool are given back."""
+        for _ in range(number):
+            self.log.extend(self.allocator.take_back(pool))
+
+    def rest(self, _pool: str, _number: int) -> None:
+        """Both read all, and the allocator assigns and removes what it may."""
+        while self.advance():
+            for name in POOLS:
+                self.assign(name, 1)
+
+    def _process(self, message: Hears | Wake) -> None:
+        outputs = self.quota.outputs_of(message)
+        self.log.extend(outputs)
+        check_books(self.quota.state)
+        assert all(before != after for before, after in pairwise(outputs))
+
+
 def check_books(state: State) -> None:
     """What is counted of a ledger is what its NodePools are, and nothing is kept of the others."""
     ledger = state.ledger(LEDGER)
@@ -179,7 +209,7 @@ def check_books(state: State) -> None:
     assert ledger.holders == sum(count > 0 for count in reserved)
     assert set(ledger.pools) == eligible
     assert {*ledger.waiting, *ledger.unchecked, *ledger.exceeding} <= eligible
-    unused = {pool.key for pool in pools if not pool.eligible and not pool.reserved}
+    unused = {pool.key for pool in pools if not (pool.eligible or pool.reserved or pool.away)}
     assert unused <= set(state.work.failures), "kept although nothing of it is to be tried again"
     is_used = len(pools) > len(unused) or ledger.limit is not None
     assert (LEDGER in state.ledgers) is is_used
@@ -273,6 +303,56 @@ def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
             assert min(pool.held, pool.target) <= pool.granted <= pool.target
     assert dict(quota.state.work.failures) == {}
     assert dict(quota.state.work.deadlines.moments) == {}
+
+
+LENDING: tuple[Callable[[Lending, str, int], None], ...] = (
+    *(Lending.set_limit, Lending.specify, Lending.relabel, Lending.assign, Lending.remove),
+    *(Lending.lend, Lending.take_back, Lending.invalidate, Lending.quota_reads),
+    *(Lending.allocator_reads, Lending.both_read, Lending.rest, Lending.rest),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(LENDING), st.sampled_from(POOLS[:2]), st.integers(1, 6)),
+        min_size=20,
+        max_size=60,
+    )
+)
+@example(
+    [
+        *((Lending.specify, "a", 3), (Lending.rest, "a", 1), (Lending.lend, "a", 1)),
+        *((Lending.specify, "a", 6), (Lending.both_read, "a", 6)),
+        *((Lending.take_back, "a", 1), (Lending.assign, "a", 1)),
+    ]
+)
+@example(
+    [
+        *((Lending.set_limit, "", 3), (Lending.specify, "a", 3), (Lending.rest, "a", 1)),
+        *((Lending.lend, "a", 1), (Lending.rest, "a", 1), (Lending.specify, "b", 3)),
+        *((Lending.specify, "a", 5), (Lending.rest, "a", 1), (Lending.take_back, "a", 1)),
+        *((Lending.quota_reads, "a", 6), (Lending.set_limit, "", 6)),
+    ]
+)
+def test_when_nodes_have_come_back_every_pool_has_the_verdict_that_holds_now(
+    actions: Sequence[tuple[Callable[[Lending, str, int], None], str, int]],
+) -> None:
+    lending = Lending(4)
+    for act, pool_name, number in actions:
+        act(lending, pool_name, number)
+
+    lending.finish()
+
+    quota = lending.quota
+    assert (quota.due, quota.ledger.next()) == (None, None)
+    for key, pool in quota.state.pools.items():
+        assert pool.held == lending.allocator.pool(key.split("/")[2]).held
+        if pool.eligible:
+            now = verdict(pool, quota.ledger)
+            assert (pool.reason, pool.message) == (now.reason, now.message)
+            assert (pool.granted, pool.beyond) == (now.granted, 0)
+            assert pool.held <= pool.granted
 
 
 @settings(max_examples=100, deadline=None)
