@@ -7,6 +7,7 @@ import pytest
 
 from nodepool.contract.events import NodeReservationChanged
 from quota.decide import SERVICE as QUOTA
+from quota.pool import Pool
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import CROWDED
 
@@ -28,6 +29,20 @@ def test_a_reserved_node_that_counts_against_the_limit_is_found(
 ) -> None:
     service = hearing(QUOTA, without_reservations)
     plant = Plant("releases all but", RESERVED, (service,), seed=2)
+
+    violation = violation_of(plant, monkeypatch)
+
+    assert plant.text in violation
+
+
+def test_a_grant_that_rises_for_a_node_that_comes_back_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_held(pool: Pool, held: int) -> Pool:
+        return replace(pool, held=held)
+
+    instead = {"quota.pool.Pool.with_held": with_held}
+    plant = Plant("and has to be Over", RESERVED, functions=instead, seed=2)
 
     violation = violation_of(plant, monkeypatch)
 
