@@ -61,8 +61,7 @@ def test_no_node_that_comes_back_raises_a_grant_beyond_the_limit(world: WorldHar
     assert world.node_counts("train") == (6, 0, 3)
     assert (world.granted_nodes("train"), used(world)) == (3, 3)
     assert set(world.event_messages("train", "CWNodePoolRemoveNodes")) == {
-        "removing 1 Node (IdleOnly; Nodes that the control plane gave back are beyond its grant "
-        "of 3)"
+        "removing 1 Node (IdleOnly; the control plane gave back Nodes beyond the grant of 3)"
     }
     assert (
         world.event_messages("train", "CWNodePoolScaledDown")
@@ -88,8 +87,8 @@ def test_a_node_that_comes_back_overtakes_no_nodepool_that_waits(world: WorldHar
     # then that one gets it
     assert message == (
         "False Over: targetNodes 4 fits quota 4 for gd-8xh100ib-i128, but a NodePool that has "
-        "waited longer comes first; the control plane gave back 1 Node beyond its grant, so it "
-        "scales down to 3 by its scaleDownStrategy"
+        "waited longer comes first; the control plane gave back 1 Node beyond the grant of the "
+        "NodePool, which scales down to 3 by its scaleDownStrategy"
     )
     assert (world.granted_nodes("train"), world.granted_nodes("serve")) == (3, 1)
     assert (world.node_counts("train").current, used(world)) == (3, 4)
@@ -121,7 +120,7 @@ def test_a_nodepool_with_a_busy_node_above_its_grant_says_why_it_scales_down(
     # then the Node that is idle first leaves
     assert cause.message == (
         "targetNodes 4 exceeds quota 3 for gd-8xh100ib-i128; the control plane gave back 1 Node "
-        "beyond its grant, so it scales down to 3 by its scaleDownStrategy"
+        "beyond the grant of the NodePool, which scales down to 3 by its scaleDownStrategy"
     )
     assert cause.helps == ("raise the quota of gd-8xh100ib-i128 in US-EAST-04A to 4",)
     assert removal.title == "it has 1 Node too many"
@@ -340,6 +339,41 @@ def test_another_edit_keeps_no_node_above_the_grant(world: WorldHarness) -> None
     assert world.granted_nodes("train") == 3
 
 
+def test_a_nodepool_at_its_target_is_not_told_to_keep_a_node_above_its_grant(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose target is its limit, and to which a busy Node came back
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+    world.scale("train", 3)
+    world.pass_time(minutes=1)
+
+    # when it is explained
+    check_advice(world.world, Random(0), most=100)
+    (cause,) = explained(world, "train").causes
+
+    # then the advice is to let the Node leave, as no higher target keeps it
+    assert cause.title == "it has 1 Node too many"
+    assert list(map(world.with_machine_numbers, cause.helps)) == ["end the Pods that block on n1"]
+
+
+def test_a_nodepool_is_told_which_target_keeps_a_node_above_its_grant(world: WorldHarness) -> None:
+    # given a NodePool that wants 6 Nodes and has 4 of a limit of 4, of which its grant covers 3
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+    world.scale("train", 6)
+    world.given_quota(4)
+
+    # when the advice is followed
+    check_advice(world.world, Random(0), most=100)
+    cause, _ = explained(world, "train").causes
+    world.scale("train", 4)
+    world.pass_time(minutes=1)
+
+    # then the NodePool keeps the Node
+    assert cause.helps[1] == "scale train to 4, which fits"
+    assert (world.granted_nodes("train"), used(world)) == (4, 4)
+    assert world.condition("train", "AtTarget").startswith("True TargetMet")
+
+
 def test_a_lower_target_is_granted_whatever_came_back(world: WorldHarness) -> None:
     # given a Node above a grant that stays
     given_a_busy_node_above_the_grant(world)
@@ -347,10 +381,10 @@ def test_a_lower_target_is_granted_whatever_came_back(world: WorldHarness) -> No
     # when the target falls to the grant
     world.scale("train", 3)
 
-    # then the read model counts the Node as part of the grant, as for any scale-down
+    # then no grant counts the Node, and the limit is exceeded until the Node has left
     quota, at_target = (world.conditions("train")[kind] for kind in ("Quota", "AtTarget"))
     assert (quota, at_target) == ("Under", "OverTarget")
-    assert (world.granted_nodes("train"), used(world)) == (4, 4)
+    assert (world.granted_nodes("train"), used(world)) == (3, 4)
 
 
 def test_a_nodepool_that_was_invalid_keeps_no_node_that_came_back_for_good(

@@ -69,9 +69,22 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         if keep.action == EditSpec():
             return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
-    may_keep = is_over and stay and facts.wanted == facts.target
+    may_keep = is_over and stay and _has_quota_for_all(facts)
     if may_keep and not facts.autoscaling and fits_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
+
+
+def _has_quota_for_all(facts: Facts) -> bool:
+    """Return whether quota would grant a target of all Nodes that a NodePool has.
+
+    Its quota covers Nodes above its target, but no Node that the control plane gave back beyond its
+    grant: such a Node is within the limit, or leaves.
+    """
+    limit = facts.limit
+    if facts.wanted < facts.target:
+        return False
+    fits = limit is not None and limit.limit is not None and limit.used <= limit.limit
+    return facts.granted is None or facts.current <= facts.granted or fits
 
 
 def _keep_surplus(facts: Facts, cause: str) -> Remedy:

@@ -79,7 +79,8 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy(f"wait a moment and ask again: {given_up}; {_IF_IT_LASTS}", Wait())
     yield from _raise(facts, limit, known + _lacks(facts))
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
-    if facts.held < fitting < facts.target and not facts.autoscaling:
+    least = facts.held if facts.wanted == facts.target else facts.allowed
+    if least < fitting < facts.target and not facts.autoscaling:
         yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
     elif limit.limit is not None and facts.wanted == facts.target:
         yield from keep_nodes(facts, facts.held)

@@ -409,7 +409,7 @@ def _has_helped(buckets: Buckets, trial: Trial) -> bool:
             kept = without_lost(before).held - _count_lost(trial, after)
             return gets_part and after.held > kept
         case "Removal":
-            is_enough = isinstance(action, ScaleTo) and after.current <= after.target
+            is_enough = isinstance(action, ScaleTo) and after.current <= after.wanted
             return is_enough or after.held < before.held
         case "Health":
             # A Node that is too many leaves first, if it does not answer.
