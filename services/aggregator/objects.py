@@ -59,7 +59,7 @@ class NodePoolObject:
     current: how many of its Nodes have joined, without the Nodes that are reserved for the control
         plane.
     granted: how many Nodes its quota allows.
-    surplus: how many Nodes the control plane gave back beyond that, if that is below its target.
+    beyond: how many Nodes the control plane gave back beyond that.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
     lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
         for as long as the NodePool has the rack.
@@ -103,7 +103,7 @@ class NodePoolObject:
     in_progress: int = 0
     current: int = 0
     granted: int = 0
-    surplus: int = 0
+    beyond: int = 0
     domains: Counts = Map()
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
@@ -165,7 +165,7 @@ class NodePoolObject:
     @property
     def kept(self) -> int:
         """How many Nodes of its grant it keeps: without those that the control plane gave back."""
-        return max(self.granted, self.held - self.surplus)
+        return max(self.granted, self.held - self.beyond)
 
     @property
     def wanted(self) -> int:

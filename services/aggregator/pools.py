@@ -47,7 +47,7 @@ def specify_pool(
         spec=event.spec,
         fault=event.fault,
         granted=0 if event.reason is Validated.INVALID else before.granted,
-        surplus=0 if event.reason is Validated.INVALID else before.surplus,
+        beyond=0 if event.reason is Validated.INVALID else before.beyond,
         autoscaled=_update_autoscaled(before, event, context),
         # The allocator decides on a new version at once, and reports a persistent error again.
         allocation_error="" if is_new else before.allocation_error,
@@ -72,7 +72,7 @@ def _update_autoscaled(
 def deleting(pool: NodePoolObject, event: on.NodePoolDeleting, context: Context) -> NodePoolObject:
     """Return the NodePool at the start of its deletion."""
     # If the allocator cannot decide on the deletion, it reports that error again.
-    pool = replace(pool, deleting=event.since, granted=0, surplus=0, allocation_error="")
+    pool = replace(pool, deleting=event.since, granted=0, beyond=0, allocation_error="")
     return with_counts(_without_queue(pool), context)
 
 
@@ -97,13 +97,12 @@ def apply_verdict(
 
 def _with_grant(pool: NodePoolObject, event: on.QuotaChecked, context: Context) -> NodePoolObject:
     """Return the NodePool with a grant, and with the Nodes that are too many for it."""
-    surplus = 0 if event.reason is Quota.UNDER else event.surplus
-    if (event.granted, surplus) == (pool.granted, pool.surplus):
+    if (event.granted, event.beyond) == (pool.granted, pool.beyond):
         return pool
     after = replace(
         pool,
         granted=event.granted,
-        surplus=surplus,
+        beyond=event.beyond,
         progressed=context.time,
         version=context.position,
     )

@@ -95,7 +95,7 @@ class Pool(Claimant):
         if self.stage is not Stage.ACTIVE:
             return 0
         grant, target = self.grant, self.spec.target
-        return min(target, grant.nodes) if grant is not None and grant.surplus else target
+        return min(target, grant.nodes) if grant is not None and grant.beyond else target
 
     @property
     def racks_wanted(self) -> int:
@@ -197,7 +197,7 @@ def grant(pool: Pool, verdict: on.QuotaChecked, now: datetime) -> Pool:
 
 def _without_grant(pool: Pool) -> Pool:
     grant = pool.grant
-    return pool if grant is None else replace(pool, grant=grant._replace(nodes=0, surplus=0))
+    return pool if grant is None else replace(pool, grant=grant._replace(nodes=0, beyond=0))
 
 
 def announce(pool: Pool, event: Announced) -> Pool:

@@ -74,7 +74,7 @@ def _fit_racks(pool: Pool) -> Iterator[Shrinking]:
         surplus = _surplus(pool)
         leaving = surplus.leaving
         if pool.removed is None:
-            yield _begun(pool, surplus.nodes, f"{strategy.value}{_above_grant(pool)}")
+            yield _begun(pool, surplus.nodes, f"{strategy.value}{_name_grant(pool)}")
         idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
         for node in leaving:
             yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
@@ -170,11 +170,11 @@ def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
     )
 
 
-def _above_grant(pool: Pool) -> str:
-    """Return that it has more Nodes than its grant; nothing if it has more than its target."""
+def _name_grant(pool: Pool) -> str:
+    """Return the grant that it has too many Nodes for; nothing if they are above its target."""
     if pool.target == pool.spec.target:
         return ""
-    return f"; Nodes that the control plane gave back are beyond its grant of {pool.target}"
+    return f"; the control plane gave back Nodes beyond the grant of {pool.target}"
 
 
 def _removal(

@@ -143,7 +143,7 @@ class Pool:
         return max(self.granted, self.nodes.billable - self.beyond)
 
     @property
-    def above(self) -> int:
+    def own_room(self) -> int:
         """Return how many Nodes it still has beyond its grant; they count against the limit."""
         return max(0, min(self.beyond, self.nodes.billable - self.granted))
 

@@ -275,5 +275,5 @@ def _fold_quota_verdict(state: State, event: on.QuotaChecked, context: Context) 
     is_current = event.generation == pool.generation
     is_over = event.reason is not Quota.UNDER if is_current else pool.is_over
     asked = 0 if is_current and not pool.proposed else pool.asked
-    after = replace(pool, granted=event.granted, beyond=event.surplus, is_over=is_over, asked=asked)
+    after = replace(pool, granted=event.granted, beyond=event.beyond, is_over=is_over, asked=asked)
     return state if after == pool else _store_pool(state, after, context)

@@ -68,7 +68,7 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
     """
     (least, most), before = pool.bounds, pool.spec.target
     needed = max(least, pool.needed) if pool.is_over else pool.needed
-    allowed = pool.counted + pool.unjudged + ledger.room_with(pool.above)
+    allowed = pool.counted + pool.unjudged + ledger.room_with(pool.own_room)
     after = min(needed, allowed)
     is_corrected = pool.is_over and max(least, pool.counted + 1) <= after < before
     if after <= before and not is_corrected:

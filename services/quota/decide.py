@@ -45,6 +45,7 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             on.NodePoolDeleting(key=key)
             | on.CWNodePoolDeleted(key=key)
             | on.GrantAcknowledged(key=key)
+            | on.CWNodeAssigned(key=key)
             | on.CWNodeDeleted(key=key)
             | on.CWNodeRegistrationFailed(key=key)
             | on.NodeReservationChanged(key=key)
@@ -53,7 +54,7 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             is_due = pool is not None and (pool.is_releasable or pool.is_uncovered)
             return key if is_due else None
         case _:
-            return None
+            assert_never(message)
 
 
 def reconcile(

@@ -38,7 +38,8 @@ class Ledger:
         limit was lowered below the number of reserved Nodes.
     returning: how many Nodes each NodePool in line gives back, once its grant is confirmed.
     returned: the sum of `returning`.
-    above: of each NodePool, the Nodes that came back to it and that no grant covers.
+    own_room: how many of the used Nodes are room for the target of one NodePool alone, as it has
+        Nodes that came back to it and that no grant covers.
     """
 
     limit: int | None = None
@@ -50,7 +51,7 @@ class Ledger:
     exceeding: Queue[PoolKey] = Queue()
     returning: Map[PoolKey, int] = Map()
     returned: int = 0
-    above: Map[PoolKey, int] = Map()
+    own_room: Map[PoolKey, int] = Map()
 
     @property
     def is_unused(self) -> bool:
@@ -76,18 +77,18 @@ class Ledger:
 
         A target that needs more Nodes than its NodePool keeps fits only if no NodePool that waits
         longer fits after all Nodes are given back. So the order in which grants are confirmed
-        decides nothing. If its own Nodes `above` are part of the room, a NodePool that waits longer
-        comes first if it fits once they are gone.
+        decides nothing. If it needs its `own_room`, a NodePool that waits longer comes first if it
+        fits once the Nodes there are gone.
         """
         if self.limit is None:
             return False
         room, needs = self.limit - self.used, pool.target - pool.reserved
-        if needs > room or needs + pool.returning + pool.above <= min(room, 0):
+        if needs > room or needs + pool.returning + pool.own_room <= min(room, 0):
             return needs <= room
         most = room + self.returned
-        if needs + pool.above <= room and not self._is_behind(pool, most):
+        if needs + pool.own_room <= room and not self._is_behind(pool, most):
             return True
-        return not self._is_behind(pool, most + pool.above)
+        return not self._is_behind(pool, most + pool.own_room)
 
     def _is_behind(self, pool: Pool, room: int) -> bool:
         """Return whether a NodePool that has waited longer than this one fits into the room."""
@@ -95,23 +96,23 @@ class Ledger:
         return first is not None and places[first] < places.get(pool.key, self.waiting.tail)
 
     def _first(self, room: int) -> PoolKey | None:
-        """Return the first NodePool in line that fits; its own Nodes `above` are room for it."""
-        firsts = [key for key in self.above if self._fits_with_own(key, room)]
+        """Return the first NodePool in line that fits, each with its `own_room`."""
+        firsts = [key for key in self.own_room if self._fits_with_own(key, room)]
         first = self._first_for_all(room)
         if first is not None:
             firsts.append(first)
         return min(firsts, key=self.waiting.places.__getitem__, default=None)
 
     def _fits_with_own(self, key: PoolKey, room: int) -> bool:
-        """Return whether a NodePool fits with its Nodes `above`, and none before it with them."""
+        """Return whether a NodePool fits with its `own_room`, and none before it does."""
         if not self.waiting.takes_part(key):
             return False
-        own = self.above[key] + self.returning.get(key, 0)
-        most = room + self.returned + self.above[key]
+        own = self.own_room[key] + self.returning.get(key, 0)
+        most = room + self.returned + self.own_room[key]
         return self.waiting.lacks(key) - own <= room and self.waiting.first(most) == key
 
     def _first_for_all(self, room: int) -> PoolKey | None:
-        """Return the first NodePool in line that fits into the room, whatever is `above`.
+        """Return the first NodePool in line that fits into the room for all.
 
         If the first one waits for Nodes that others give back, return one that needs no room.
         """
@@ -140,7 +141,7 @@ class Ledger:
         key = pool.key
         ledger = replace(
             self._with_returning(key, pool.returning),
-            above=put(self.above, key, pool.above or None),
+            own_room=put(self.own_room, key, pool.own_room or None),
             used=self.used + pool.reserved - before,
             holders=self.holders + (pool.reserved > 0) - (before > 0),
         )

@@ -123,10 +123,10 @@ class Pool:
     @property
     def needed(self) -> int:
         """Return how many Nodes must stay reserved: its Nodes, or more if a grant allows more."""
-        return max(self.held, self._usable)
+        return max(self.held, self._allowed)
 
     @property
-    def _usable(self) -> int:
+    def _allowed(self) -> int:
         """Return how many Nodes the allocator may come to assign by a grant."""
         return max((grant.nodes for grant in self.grants), default=0)
 
@@ -162,18 +162,18 @@ class Pool:
         """Return how many Nodes it gives back while it waits, once its grant is confirmed."""
         if not self._is_checked or self.reason in (None, Quota.UNDER):
             return 0
-        return max(0, self.reserved - self.above - max(self.granted, self.entitled))
+        return max(0, self.reserved - self.own_room - max(self.granted, self.entitled))
 
     @property
-    def above(self) -> int:
+    def own_room(self) -> int:
         """Return how many Nodes are reserved for Nodes that are `beyond`.
 
-        It may be granted these Nodes itself. For other NodePools they are no room before they are
+        These are room for its own target. For other NodePools they are no room before they are
         gone, since they may stay as long as workloads run there.
         """
         if not self.beyond or not self._is_checked:
             return 0
-        return max(0, self.reserved - max(self.entitled, self._usable))
+        return max(0, self.reserved - max(self.entitled, self._allowed))
 
     @property
     def _is_checked(self) -> bool:
@@ -189,15 +189,15 @@ class Pool:
             return None
         if self.target <= self.covered:
             return ALWAYS_FITS
-        return self.target - self.reserved + self.returning + self.above
+        return self.target - self.reserved + self.returning + self.own_room
 
     def with_held(self, held: int) -> "Pool":
-        """Return the NodePool with this number of Nodes; more than were reserved are `beyond`.
+        """Return the NodePool with this number of Nodes; more than any grant allows are `beyond`.
 
         Nodes that fill up the last rack are not `beyond`, since only whole racks leave.
         """
         _, _, instance_type = ledger_parts(self.ledger)
-        allowed, size = max(self.entitled, self._usable), rack_size(instance_type) or 1
+        allowed, size = max(self.entitled, self._allowed), rack_size(instance_type) or 1
         racks = -(-allowed // size)
         return replace(self, held=held, beyond=max(0, held - racks * size))
 

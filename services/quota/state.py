@@ -152,8 +152,7 @@ def _fold_node_count(
         return state
     state = _recheck_uncovered(state, after, context)
     # A target that no longer exceeds the number of Nodes fits, at any place in line.
-    is_due = after.lacks != pool.lacks or after.is_uncovered
-    return _schedule_ledger(state, after.ledger) if is_due else state
+    return _schedule_ledger(state, after.ledger) if after.lacks != pool.lacks else state
 
 
 def _recheck_uncovered(state: State, pool: Pool, context: Context) -> State:
@@ -266,7 +265,7 @@ def _store_pool(state: State, pool: Pool, context: Context, *, waits: bool | Non
 
 def _part(pool: Pool) -> tuple[bool, int, int, int, int | None]:
     """Return the parts of a NodePool that a ledger depends on."""
-    return pool.eligible, pool.reserved, pool.returning, pool.above, pool.lacks
+    return pool.eligible, pool.reserved, pool.returning, pool.own_room, pool.lacks
 
 
 def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context) -> State:

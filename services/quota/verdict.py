@@ -33,22 +33,23 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         used=others + max(pool.reserved, pool.held, granted),
         message=HEALTHY[Quota.UNDER] if fits else _explain(pool, ledger, others, granted),
         number=pool.number if is_same else pool.number + 1,
-        surplus=_surplus(pool, granted),
+        beyond=_count_beyond(pool, granted),
     )
 
 
-def _surplus(pool: Pool, granted: int) -> int:
+def _count_beyond(pool: Pool, granted: int) -> int:
     """Return how many Nodes that the control plane gave back are beyond the grant."""
     return min(pool.beyond, max(0, pool.held - granted))
 
 
 def _explain(pool: Pool, ledger: Ledger, others: int, granted: int) -> str:
     """Return why the target does not fit, and what becomes of Nodes that were given back."""
-    text, surplus = _over(pool, ledger, others), _surplus(pool, granted)
-    if not surplus:
+    text, beyond = _over(pool, ledger, others), _count_beyond(pool, granted)
+    if not beyond:
         return text
-    end = f"so it scales down to {granted} by its scaleDownStrategy"
-    return f"{text}; the control plane gave back {format_count(surplus)} beyond its grant, {end}"
+    count = f"{format_count(beyond)} beyond the grant of the NodePool"
+    end = f"scales down to {granted} by its scaleDownStrategy"
+    return f"{text}; the control plane gave back {count}, which {end}"
 
 
 def _over(pool: Pool, ledger: Ledger, others: int) -> str:

@@ -252,7 +252,7 @@ class AllocatorModel:
         pool, number = self.pool(name), verdict.number
         granted = 0 if pool.invalid else verdict.granted
         outstanding = max(pool.outstanding, verdict.granted)
-        most = granted if verdict.surplus and verdict.reason is not Quota.UNDER else None
+        most = granted if verdict.beyond and verdict.reason is not Quota.UNDER else None
         pool = replace(pool, granted=granted, granted_for=verdict.generation, number=number)
         pool = replace(pool, most=most)
         self.pools[name] = replace(pool, outstanding=granted)

@@ -199,7 +199,7 @@ def verdict(
     generation: int = 1,
     message: str = HEALTHY[Quota.UNDER],
     number: int = 1,
-    surplus: int = 0,
+    beyond: int = 0,
 ) -> QuotaChecked:
     """How many Nodes a NodePool may have."""
     return QuotaChecked(
@@ -214,7 +214,7 @@ def verdict(
         used=used,
         message=message,
         number=number,
-        surplus=surplus,
+        beyond=beyond,
     )
 
 

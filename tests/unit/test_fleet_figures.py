@@ -133,7 +133,7 @@ def with_node() -> Story:
 
 
 def test_a_node_above_a_grant_is_not_shown_as_granted() -> None:
-    over = granted(0, reason=Quota.OVER, surplus=1)
+    over = granted(0, reason=Quota.OVER, beyond=1)
     story = with_node().heard(over)
 
     assert story.shown(metrics.GRANTED_NODES) == {POOL: 0}

@@ -6,10 +6,12 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.quota_service import (
     QuotaService,
     acknowledged,
+    assigned,
     configured,
     exceeds,
     limit_of,
     released,
+    reserved,
     specified,
     verdict,
     warning,
@@ -122,6 +124,33 @@ def test_of_a_long_line_the_messages_are_renewed_at_a_bounded_rate() -> None:
     assert renewed == [
         verdict(f"large-{number}", Quota.OVER, granted=0, limit=8, used=2, message=text)
         for number in range(300)
+    ]
+
+
+def test_of_a_long_line_a_node_that_comes_back_renews_no_message_of_others_at_once() -> None:
+    # given 300 pools that wait, and a pool that waits with a Node away that another one replaced
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("small", 8)
+    quota.hears(assigned("small", 1))
+    quota.hears(reserved("small", 1, usable=False))
+    quota.hears(*(assigned("small", number) for number in range(2, 10)))
+    for number in range(300):
+        quota.specify(f"large-{number}", 9)
+    quota.specify("small", 12)
+
+    # when that Node comes back
+    outputs = quota.hears(reserved("small", 1, usable=True))
+
+    # then only its own pool is judged
+    text = (
+        f"{exceeds(12, 8)}; the control plane gave back 1 Node beyond the grant of the NodePool, "
+        "which scales down to 8 by its scaleDownStrategy"
+    )
+    assert outputs == [
+        verdict(
+            *("small", Quota.OVER), granted=8, limit=8, used=9, generation=2, message=text, beyond=1
+        )
     ]
 
 

@@ -404,7 +404,7 @@ def test_a_node_that_returns_to_a_pool_that_shrank_without_it_takes_room_from_ot
 
     text = exceeds(1, 2, "2 used by 1 other pool")
     assert back == [
-        verdict("train", Quota.UNDER, granted=1, limit=2, used=2, generation=2, number=2, surplus=1)
+        verdict("train", Quota.UNDER, granted=1, limit=2, used=2, generation=2, number=2, beyond=1)
     ]
     assert other == [
         verdict("other", Quota.OVER, granted=0, limit=2, used=2, message=text),
@@ -426,11 +426,11 @@ def test_a_node_that_returns_as_another_one_is_assigned_in_its_place_is_counted_
     new = quota.hears(assigned("train", 2))
 
     text = (
-        f"{exceeds(3, 2)}; the control plane gave back 1 Node beyond its grant, so it scales down "
-        "to 2 by its scaleDownStrategy"
+        f"{exceeds(3, 2)}; the control plane gave back 1 Node beyond the grant of the NodePool, "
+        "which scales down to 2 by its scaleDownStrategy"
     )
     over = verdict(
-        *("train", Quota.OVER), granted=2, limit=2, used=3, generation=2, message=text, surplus=1
+        *("train", Quota.OVER), granted=2, limit=2, used=3, generation=2, message=text, beyond=1
     )
     assert back == []
     assert new == [over]

@@ -1005,7 +1005,7 @@ SAMPLES: tuple[Message, ...] = (
         used=4,
         message="targetNodes 4 exceeds quota 3",
         number=2,
-        surplus=1,
+        beyond=1,
     ),
 )
 

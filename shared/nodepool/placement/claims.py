@@ -19,14 +19,14 @@ from nodepool.state.values import replace
 class Grant(NamedTuple):
     """How many Nodes quota grants, for which generation, and the number of the grant.
 
-    surplus: how many Nodes the NodePool had beyond the grant, as the control plane gave them back;
+    beyond: how many Nodes the NodePool had beyond the grant, as the control plane gave them back;
         0 if its whole target is granted, so that a higher target keeps Nodes until it is judged.
     """
 
     generation: int
     nodes: int
     number: int = 0
-    surplus: int = 0
+    beyond: int = 0
 
 
 class Check(NamedTuple):
@@ -178,8 +178,8 @@ class Claimant(ABC):
 
     def with_grant(self, verdict: QuotaChecked, now: datetime) -> Self:
         """Return the NodePool with a grant; it waits for the machines that the grant adds."""
-        surplus = 0 if verdict.reason is Quota.UNDER else verdict.surplus
-        grant = Grant(verdict.generation, verdict.granted, verdict.number, surplus)
+        beyond = 0 if verdict.reason is Quota.UNDER else verdict.beyond
+        grant = Grant(verdict.generation, verdict.granted, verdict.number, beyond)
         pool = replace(self, grant=grant, quota_failed=False)
         if verdict.generation != self.generation:
             return pool

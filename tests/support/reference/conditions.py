@@ -151,7 +151,7 @@ def _most(pool: Desired, quota: QuotaModel, existing: Pool | None) -> int:
     """How many Nodes it keeps: no more than its grant if the control plane gave back others."""
     part = quota.parts.get(existing.uid) if existing is not None else None
     is_over = part is not None and part.reason in (Quota.OVER, Quota.NOT_SET)
-    return part.grant if part and is_over and part.surplus and not pool.fault else pool.spec.target
+    return part.grant if part and is_over and part.given_up and not pool.fault else pool.spec.target
 
 
 def _at_target(

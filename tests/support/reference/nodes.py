@@ -156,7 +156,7 @@ class NodesModel:
                 self.groups.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.groups:
                 group = self.groups[uid]
-                is_over = message.surplus and message.reason is not Quota.UNDER
+                is_over = message.beyond and message.reason is not Quota.UNDER
                 is_capped = is_over and group.version.reason is not Validated.INVALID
                 group.most = message.granted if is_capped else None
                 if message.generation == group.version.generation:

@@ -13,7 +13,7 @@
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
 * A grant covers what its NodePool holds, once the allocator uses no larger grant any more. Nodes
   that come back from the control plane when none is reserved for them count against the limit, but
-  no grant grows for them, unless the target fits. They are the surplus of a verdict. A grant grows
+  no grant grows for them, unless the target fits. A verdict names them. A grant grows
   for those that fill up its last rack, since only whole racks leave.
 * An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
@@ -135,7 +135,7 @@ class Part:
         return self.held - self.beyond
 
     @property
-    def above(self) -> int:
+    def own_room(self) -> int:
         """What counts against the limit for Nodes that no grant covers."""
         is_checked = self.eligible and not self.failed
         return max(0, self.reserved - self._allowed) if self.beyond and is_checked else 0
@@ -150,7 +150,7 @@ class Part:
         self.held, self.beyond = held, max(0, held - -(-self._allowed // size) * size)
 
     @property
-    def surplus(self) -> int:
+    def given_up(self) -> int:
         """How many Nodes above its grant it has."""
         return min(self.beyond, max(0, self.held - self.grant))
 
@@ -168,7 +168,7 @@ class Part:
     def settled(self) -> int:
         """Return what counts against the limit once it has given its Nodes back."""
         waits = self.eligible and self.reason not in (None, Quota.UNDER)
-        kept = self.above + max(self.grant, self.entitled)
+        kept = self.own_room + max(self.grant, self.entitled)
         return min(self.reserved, kept) if waits else self.reserved
 
 
@@ -210,14 +210,14 @@ class QuotaModel:
         """Return whether the room that it needs is for a NodePool that waits longer."""
         rivals = [other for other in self.parts.values() if other.ledger == part.ledger]
         room = limit - sum(other.reserved for other in rivals)
-        if part.target - part.settled + part.above <= min(room, 0):
+        if part.target - part.settled + part.own_room <= min(room, 0):
             return False
         begun = part.place[0] if part.place is not None else _at(part.seen)
         used = sum(other.settled for other in rivals)
-        fits_without_own = part.target - part.reserved + part.above <= room
+        fits_without_own = part.target - part.reserved + part.own_room <= room
         if fits_without_own and not self._comes_first(rivals, begun, limit - used):
             return False
-        return self._comes_first(rivals, begun, limit - used + part.above)
+        return self._comes_first(rivals, begun, limit - used + part.own_room)
 
     @staticmethod
     def _comes_first(rivals: list[Part], begun: Moment, room: int) -> bool:
@@ -228,7 +228,8 @@ class QuotaModel:
             and other.eligible
             and not other.failed
             and (
-                other.target <= other.covered or other.target - other.settled + other.above <= room
+                other.target <= other.covered
+                or other.target - other.settled + other.own_room <= room
             )
             for other in rivals
         )
@@ -241,12 +242,14 @@ class QuotaModel:
 
     def message(self, part: Part) -> str:
         """The message of its condition Quota."""
-        text, surplus = self._shortage(part), part.surplus
-        if text == HEALTHY[Quota.UNDER] or not surplus:
+        text, beyond = self._shortage(part), part.given_up
+        if text == HEALTHY[Quota.UNDER] or not beyond:
             return text
-        count = f"{surplus} Node{'' if surplus == 1 else 's'}"
-        end = f"so it scales down to {part.grant} by its scaleDownStrategy"
-        return f"{text}; the control plane gave back {count} beyond its grant, {end}"
+        count = f"{beyond} Node{'' if beyond == 1 else 's'}"
+        end = f"which scales down to {part.grant} by its scaleDownStrategy"
+        return (
+            f"{text}; the control plane gave back {count} beyond the grant of the NodePool, {end}"
+        )
 
     def _shortage(self, part: Part) -> str:
         _, zone, kind = part.ledger
@@ -414,10 +417,10 @@ class QuotaModel:
                 f"{part.key} is {is_} at {stored.position}, and has to be "
                 f"{self.reason(part)} with one of {grants}"
             )
-        surplus = min(part.beyond, max(0, part.held - verdict.granted))
-        if verdict.surplus != surplus:
-            is_ = f"{verdict.surplus} Nodes above its grant at {stored.position}"
-            self.faults.append(f"{part.key} has {is_}, and not {surplus}")
+        beyond = min(part.beyond, max(0, part.held - verdict.granted))
+        if verdict.beyond != beyond:
+            is_ = f"{verdict.beyond} Nodes above its grant at {stored.position}"
+            self.faults.append(f"{part.key} has {is_}, and not {beyond}")
         self._granted(part, verdict, stored)
 
     def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:

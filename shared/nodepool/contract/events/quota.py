@@ -46,7 +46,7 @@ class QuotaChecked(Event, OfPool):
     zone, instance_type, limit: the limit that applies; no number where none was set.
     used: how many Nodes of all NodePools count against the limit.
     message: the message of the condition.
-    surplus: how many Nodes it has beyond its grant because the control plane gave them back. It
+    beyond: how many Nodes it has beyond its grant because the control plane gave them back. It
         scales down to its grant, unless the reason is Under: then it scales down to its target.
     """
 
@@ -62,7 +62,7 @@ class QuotaChecked(Event, OfPool):
     used: int
     message: str
     number: int = 0
-    surplus: int = 0
+    beyond: int = 0
 
 
 class QuotaCheckFailed(Event, OfPool):
