@@ -144,6 +144,26 @@ def test_a_rack_is_said_to_need_more_machines_if_a_silent_node_is_lost_meanwhile
     assert (back, domains(world)) == ({R1: 18}, {R1: 17})
 
 
+def test_a_rack_without_a_domain_is_completed_by_a_machine_without_one(
+    world: WorldHarness,
+) -> None:
+    # given two racks whose machines have no NVLink domain, and a Node that the control plane uses
+    world.given_cluster(zone=EAST)
+    world.given_quota(54, GB200, zone=EAST)
+    add(world, {"count": 36})
+    want(world, 2)
+    world.pass_time(minutes=5)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    # when the advice is followed
+    advised = capacity_helps(world)
+    check_advice(world.world, Random(0), most=9)
+    add(world, {"count": 1})
+
+    assert advised == ["add 1 machine of no NVLink domain to the zone: no other completes its rack"]
+    assert titles(explained(world, "train")) == []
+
+
 def test_a_rack_that_is_being_wiped_is_waited_for(world: WorldHarness) -> None:
     given_rack(world, wipeSeconds=600)
     world.delete("train")

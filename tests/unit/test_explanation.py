@@ -324,7 +324,7 @@ def test_as_many_whole_racks_are_asked_for_as_neither_are_there_nor_are_to_be_co
     (cause,) = (each for each in causes(facts) if each.kind == "Capacity")
 
     assert [each.action for each in cause.remedies if isinstance(each.action, AddMachines)] == [
-        AddMachines(count) for count in whole
+        AddMachines(count, in_racks=True) for count in whole
     ]
 
 

@@ -143,7 +143,7 @@ def _whole_racks(facts: Facts, missing: int, *, ends_a_rack: bool = False) -> It
     text = f"add {format_count(count, 'machine')}{which} to the zone, in whole racks"
     if wiped:
         text += f"; {wiped} more are being wiped"
-    yield Remedy(text, AddMachines(count))
+    yield Remedy(text, AddMachines(count, in_racks=True))
 
 
 def _return(facts: Facts, count: int) -> Iterator[Remedy]:

@@ -54,11 +54,13 @@ class ScalePeer:
 class AddMachines:
     """Add free machines of the NodePool's type to its zone.
 
-    domain: the NVLink domain of the machines; empty for any domain or a new domain.
+    domain: the NVLink domain of the machines; empty for machines without one.
+    in_racks: whether each rack of them has an NVLink domain of its own instead.
     """
 
     count: int
     domain: str = ""
+    in_racks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from nodepool.contract.conditions import Capacity
 from nodepool.contract.cordons import is_for_rack, is_for_reboot, split_causes
 from nodepool.contract.documents import text
 from nodepool.contract.events import (
+    CommandRefused,
     CWNodeDeleted,
     NodePreemptionRequested,
 )
@@ -77,6 +78,8 @@ COUNTED = re.compile(r"\d+ of \d+: |\d+ (?:is|are) to leave")
 CLOSED = re.compile(r"no work begins on NVLink domain (\S+) while ")
 MORE = "more are needed if a Node that does not answer is lost"
 """What is said of machines that may not be enough."""
+OF_WORK = ("StopPod", "DeletePod", "UnlockNode")
+"""The commands that end work, which may have ended, or be on a machine that does not answer."""
 A_WHILE = timedelta(hours=4)
 """Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
 
@@ -591,8 +594,8 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
         case ScalePeer(peer, target):
             path = pool_path(f"{own[0]}/{peer}")
             _send(world, "ScaleNodePool", path, {"targetNodes": target})
-        case AddMachines(count, domain):
-            _add(world, trial, count, domain)
+        case AddMachines():
+            _add(world, facts, trial.remedy.action)
         case RepairMachines(count, names):
             for name in names or _triage(world, facts)[:count]:
                 _send(world, "RepairMachine", machine_path(f"{facts.zone}/{name}"), {})
@@ -633,20 +636,19 @@ def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the 
     return True
 
 
-def _add(world: World, trial: Trial, count: int, domain: str) -> None:
+def _add(world: World, facts: Facts, action: AddMachines) -> None:
     """Add machines that satisfy the node affinity of the NodePool."""
-    facts = trial.facts
-    content: dict[str, object] = {"instanceType": facts.instance_type, "count": count}
-    labels = {NVLINK_DOMAIN: domain} if domain else {}
-    if facts.has_affinity and (domain or rack_of(facts) == 1):
+    labels = {NVLINK_DOMAIN: action.domain} if action.domain else {}
+    if facts.has_affinity:
         labels[RACK] = "r1"
-    if labels:
-        content["labels"] = labels
-    elif rack_of(facts) > 1:
-        content["inRacks"] = True
+    content: dict[str, object] = {
+        "instanceType": facts.instance_type,
+        "labels": labels,
+        "inRacks": action.in_racks,
+    }
     at_once = bounds.OUTPUTS_MAX - 2  # Each machine is an output, beside the outcome.
-    for added in range(0, count, at_once):
-        part = {**content, "count": min(at_once, count - added)}
+    for added in range(0, action.count, at_once):
+        part = {**content, "count": min(at_once, action.count - added)}
         _send(world, "AddMachines", zone_path(facts.zone), part)
 
 
@@ -671,7 +673,7 @@ def _respecify(world: World, pool: str, **changes: object) -> None:
 
 
 def _end_work(world: World, zone: str, pool: PoolPath, node: str) -> None:
-    """End every Pod and every job on a Node."""
+    """End every Pod and every job on a Node that answers."""
     fleet, lifecycle = cast("Any", world.state("fleet")), cast("Any", world.state("lifecycle"))
     machine = fleet.machines[f"{zone}/{node}"]
     for name in machine.pods:
@@ -683,6 +685,10 @@ def _end_work(world: World, zone: str, pool: PoolPath, node: str) -> None:
 
 
 def _send(world: World, name: str, path: PoolPath, content: object) -> None:
-    subject = ".".join(("np.cmd", *path, name))
-    world.publish(subject, json.dumps(content).encode(), f"advice-{len(world.log.entries)}")
+    """Send a command; raise `Violation` if a command that is advised is refused."""
+    subject, first = ".".join(("np.cmd", *path, name)), len(world.log.entries)
+    world.publish(subject, json.dumps(content).encode(), f"advice-{first}")
     world.run_until_idle()
+    for entry in world.log.entries[first:] if name not in OF_WORK else ():
+        if entry.subject.endswith(f".{CommandRefused.__name__}"):
+            raise Violation(f"what is advised is refused: {subject}: {entry.content!r}")
