@@ -223,7 +223,8 @@ class FinalChecks:
                 bool(causes[key][0]) and not all(each)
                 for key, each in zip(keys, of_rack, strict=True)
             )
-            if (lost > 2 and down < len(keys)) or (down and missing <= 2):
+            closed = sum(bool(causes[key][0]) for key in keys)
+            if (lost > 2 and closed < len(keys)) or (down and missing <= 2):
                 text = f"{down} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
                 raise Violation(f"{text}, while {lost} of {missing} missing were lost")
 
