@@ -16,10 +16,11 @@ from flow.test_racks import (
     given_an_incomplete_rack_and_a_lower_priority,
 )
 from nodepool.contract.model import ScaleDownStrategy
+from nodepool.explanation.remedies import AddMachines
 from nodepool.placement.racks import Delivery, count_racks, deliveries, lacking
 from support.audit.auditor import violations
 from support.simulation.faults import Plant, violation_of
-from support.simulation.profile import FEW_RACKS, NVLINK
+from support.simulation.profile import FEW_RACKS, LENT_RACKS, NVLINK
 from support.world_harness import WorldHarness
 
 
@@ -70,6 +71,11 @@ def counted_as_whole(
     return deliveries(size, min(goal, sum(held.values()) + whole), held, free, parts, offered)
 
 
+def as_whole_racks(count: int, domain: str = "", *, in_racks: bool = False) -> AddMachines:
+    """The advice to add whole racks wherever no NVLink domain is named."""
+    return AddMachines(count, domain, in_racks=in_racks or not domain)
+
+
 PLANTS: Mapping[str, Plant] = {
     "a part of a rack is given up": Plant(
         "gives up a part of a rack",
@@ -94,6 +100,12 @@ PLANTS: Mapping[str, Plant] = {
                 lambda waiting: (0, waiting.since, waiting.key)
             )
         },
+    ),
+    "machines without an NVLink domain are advised as whole racks": Plant(
+        "what is advised is refused",
+        LENT_RACKS,
+        functions={"nodepool.explanation.rack_remedies.AddMachines": as_whole_racks},
+        seed=2,
     ),
 }
 """What is wrong, and how it is put into the services."""

@@ -210,6 +210,7 @@ class Simulation:
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,
             "repair_rack": machines.racks.repair_some,
+            "change_rack_limit": machines.racks.change_limit,
             "fall_silent": machines.fall_silent,
             "answer_again": machines.answer_again,
         }

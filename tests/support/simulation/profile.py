@@ -48,6 +48,7 @@ ACTIONS: Mapping[str, int] = {
     "add_racks": 0,
     "break_rack": 0,
     "repair_rack": 0,
+    "change_rack_limit": 0,
     "fall_silent": 0,
     "answer_again": 0,
 }
@@ -65,6 +66,7 @@ class Profile:
     reads: how many entries a replica reads in one step.
     racks: whether there is a cluster whose machines come in racks.
     domains: whether those racks have an NVLink domain each.
+    loose: whether the machines of the first three of those racks have none.
     rack_limits: what their limit is drawn from.
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
@@ -87,6 +89,7 @@ class Profile:
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
     domains: bool = False
+    loose: bool = False
     rack_limits: tuple[int, ...] = (36, 54)
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
@@ -154,6 +157,23 @@ FEW_RACKS = replace(
     actions={**NVLINK.actions, "want_racks": 120, "add_racks": 12, "break_rack": 24},
 )
 """NodePools want more racks than there are."""
+LENT_RACKS = replace(
+    FEW_RACKS,
+    loose=True,
+    rack_limits=(36, 72, 144),
+    actions={
+        **FEW_RACKS.actions,
+        "reserve": 120,
+        "change_rack_limit": 20,
+        "apply": 4,
+        "scale": 2,
+        "down_and_up": 0,
+        "scale_down_and_up": 2,
+        "run_pod": 10,
+        "bug": 1,
+    },
+)
+"""Nodes of racks, also of some without a domain, are often reserved for the control plane."""
 SILENT = Profile(
     faults=("hang",),
     actions={
@@ -341,14 +361,14 @@ def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     of_nodes = {0: SLURM, 1: UNHEALTHY, 2: ON_THEIR_WAY}
     recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK, 3: MIXED}
-    of_wipes = {1: WIPED, 3: WIPED_RACKS}
+    of_machines = {1: WIPED, 2: LENT_RACKS, 3: WIPED_RACKS}
     often = {
         1: of_nodes[seed // 10 % 3],
         3: CROWDED,
         4: recent[seed // 10 % 4],
         5: SPOT,
         7: FAILING,
-        6: of_wipes.get(seed // 10 % 4, ORDINARY),
+        6: of_machines.get(seed // 10 % 4, ORDINARY),
         8: CROWDED,
         9: rare[seed // 10 % 4],
     }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from support.audit.facts import TRIAGE, Facts
-from support.paths import machine_path, zone_path
+from support.paths import machine_path, org_path, zone_path
 from support.reference.racks import DOMAIN
 from support.simulation.profile import Profile
 from support.simulation.sender import Sender
@@ -24,7 +24,7 @@ class Racks:
 
     def add_first(self) -> None:
         """Adds three racks, and a domain of which a machine is missing."""
-        self._add({"count": 3 * SIZE, "inRacks": True})
+        self._add({"count": 3 * SIZE, "inRacks": not self.profile.loose})
         self._add({"count": SIZE - 1, "labels": {DOMAIN: "short"}})
 
     def add(self) -> None:
@@ -59,6 +59,12 @@ class Racks:
             "schedulingPriority": {"value": self.random.choice((0, 0, 5))},
         }
         self.sender.send("ApplyNodePool", path, {"metadata": {"name": name}, "spec": spec})
+
+    def change_limit(self) -> None:
+        """Raises or lowers the limit of the NodePools that want racks."""
+        limit = self.random.choice(self.profile.rack_limits)
+        content = {"zone": RACK_ZONE, "instanceType": RACK_TYPE, "limit": limit}
+        self.sender.send("SetQuota", org_path("acme"), content)
 
     def break_some(self) -> None:
         """Makes up to four machines of a domain fail when they boot next."""
