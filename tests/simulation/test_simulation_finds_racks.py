@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -14,11 +15,18 @@ from flow.test_racks import (
     given_a_rack_that_leaves_with_pods,
     given_a_surplus_while_a_part_of_a_rack_is_busy,
     given_an_incomplete_rack_and_a_lower_priority,
+    given_racks,
+    want,
 )
 from nodepool.contract.model import ScaleDownStrategy
+from nodepool.explanation import documents
+from nodepool.explanation.documents import MachineFacts
+from nodepool.explanation.facts import Domain, Facts
 from nodepool.explanation.remedies import AddMachines
 from nodepool.placement.racks import Delivery, count_racks, deliveries, lacking
 from support.audit.auditor import violations
+from support.audit.facts import Violation
+from support.simulation.advice import check_advice
 from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import FEW_RACKS, LENT_RACKS, NVLINK
 from support.world_harness import WorldHarness
@@ -154,3 +162,27 @@ def test_a_node_of_a_rack_that_leaves_is_found(monkeypatch: pytest.MonkeyPatch) 
     given_a_rack_that_leaves_with_pods(world, 2, "n35")
 
     assert "of a rack that" in violations(world.world.log.entries)[0]
+
+
+def test_a_reserved_node_that_counts_for_its_rack_in_an_explanation_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_reserved(machines: Iterable[MachineFacts], pool: Facts) -> dict[str, Domain]:
+        return count(
+            machines,
+            replace(pool, nodes=tuple(replace(node, reserved=False) for node in pool.nodes)),
+        )
+
+    # given a rack of which the control plane has a Node
+    count = documents._domains
+    world = WorldHarness()
+    given_racks(world, 1)
+    want(world, 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    check_advice(world.world, Random(0), most=9)
+
+    # when an explanation counts the Node among those that the NodePool can use
+    monkeypatch.setattr(documents, "_domains", with_reserved)
+
+    with pytest.raises(Violation, match="another NVLink domain"):
+        check_advice(world.world, Random(0), most=9)

@@ -133,12 +133,16 @@ def _miscounted(buckets: Buckets, facts: Facts) -> str:
 
     Each Node is in the rack of its machine, from its assignment on.
     """
-    stay = Counter(facts.staying)
+    stay, known = Counter(facts.staying), facts.machines.domains if facts.machines else {}
+    held = Counter({name: domain.held for name, domain in known.items()})
     for node in facts.counted_nodes:
         machine = buckets["machines"][f"{facts.zone}/{node.name}"]
-        stay[text(machine, "metadata", "labels", DOMAIN)] -= not node.removal
-    if wrong := {domain: count for domain, count in stay.items() if count}:
-        return f"Nodes count for another NVLink domain than that of their machine: {wrong}"
+        domain = text(machine, "metadata", "labels", DOMAIN)
+        stay[domain] -= not node.removal
+        held[domain] -= bool(known)
+    for counts in (stay, held):
+        if wrong := {domain: count for domain, count in counts.items() if count}:
+            return f"Nodes count for another NVLink domain than that of their machine: {wrong}"
     check = facts.checks.get("AtTarget")
     if check is not None and check.reason == "OverTarget":
         said, shown = (COUNTED.findall(each) for each in (surplus(facts), check.message))
