@@ -330,7 +330,7 @@ class Stay:
     in_progress: bool = False
     overdue: bool = False
     working: bool = False
-    grace: timedelta = timedelta()
+    grace: History[timedelta] = field(default_factory=History)
     goes_with_pool: bool = False
     problems: History[dict[str, bool]] = field(default_factory=History)
     silent_since: History[datetime | None] = field(default_factory=History)

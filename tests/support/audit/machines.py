@@ -77,4 +77,5 @@ def _observed(facts: Facts, message: NodeObserved | NodeReported, origin: Origin
     # A simulated machine has to answer a drain first; an agent may have nothing new to report.
     has_grace = stay.reported or all(pod.terminating for pod in pods)
     grace_s = [pod.grace_s for pod in pods if pod.interruption is not PodClass.INTERRUPTABLE]
-    stay.grace = timedelta(seconds=max(grace_s, default=0) if has_grace else 0)
+    grace = timedelta(seconds=max(grace_s, default=0) if has_grace else 0)
+    stay.grace.add(origin.position, grace)

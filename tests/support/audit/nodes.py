@@ -131,8 +131,8 @@ def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
     now, silent_since = facts.times[origin.cause], stay.silent_since.as_of(origin.cause)
     if silent_since is not None and now - max(stay.asked, silent_since) >= health.ANSWER_MAX:
         return True
-    grace = stay.grace if stay.phase is NodePhase.DRAINING else timedelta()
-    return now - stay.asked >= grace + health.ANSWER_MAX
+    known = stay.grace.as_of(origin.cause) if stay.phase is NodePhase.DRAINING else None
+    return now - stay.asked >= (known or timedelta()) + health.ANSWER_MAX
 
 
 def _check_deletion(facts: Facts, stay: Stay, origin: Origin) -> None:
