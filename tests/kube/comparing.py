@@ -81,7 +81,8 @@ def violations(entries: Sequence[Entry]) -> list[str]:
 
 
 def _audited(entries: Sequence[Entry]) -> tuple[dict[str, list[Command]], list[str]]:
-    auditor, broken = Auditor(), []
+    # A setting of these planes leaves out the taint of the reservation in production.
+    auditor, broken = Auditor(taints_production=False), []
     for entry in entries:
         try:
             auditor.read(entry)

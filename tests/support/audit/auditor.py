@@ -86,8 +86,8 @@ class Auditor:
     noise: the positions of entries to ignore, which a test has stored and no service.
     """
 
-    def __init__(self) -> None:
-        self.facts = Facts()
+    def __init__(self, *, taints_production: bool = True) -> None:
+        self.facts = Facts(taints_production=taints_production)
         self.history = History()
         self.noise: set[int] = set()
         self.position = 0

@@ -404,9 +404,11 @@ class Facts:
     advice: the targets that the autoscaler has said, by uid and generation.
     pods: the Pods of NodePools that exist, by NodePool and name.
     agents: where each cluster was connected to Kubernetes, by organisation and name.
+    taints_production: whether Nodes in production have the taint of their reservation, a setting.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, taints_production: bool = True) -> None:
+        self.taints_production = taints_production
         self.machines: dict[str, Machine] = {}
         self.pools: dict[str, Pool] = {}
         self.uids: dict[str, str] = {}

@@ -28,6 +28,8 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
     taints = {(taint.key, taint.value, taint.effect) for taint in message.taints}
     digest = sha256(reserved.encode()).hexdigest()[:10]
     kind = INSTANCE_TYPES[facts.stay(message).pool.ledger[2]].kind
-    for taint in (OF_KIND[kind], (RESERVED, digest, "NoExecute")):
+    is_tainted = facts.taints_production or state != "production"
+    expected = [OF_KIND[kind], *([(RESERVED, digest, "NoExecute")] if is_tainted else [])]
+    for taint in expected:
         if taint not in taints:
             raise Violation(f"{message.node} is reserved for {reserved}, and lacks {taint}")
