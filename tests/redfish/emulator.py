@@ -17,7 +17,8 @@ from testbed.ports import free_port
 
 START_S = 30.0
 PAUSE_S = 0.05
-SYSTEMS = 250
+SYSTEMS = 500
+"""More than all tests need that one process runs."""
 # Its machines take a random time from 1 to 11 seconds to switch; here it is the shortest.
 PROGRAM = """
 import random
@@ -55,7 +56,7 @@ def _id(number: int) -> str:
 
 
 def _mac(number: int) -> str:
-    return f"00:5c:52:31:3a:{number:02x}"
+    return f"00:5c:52:31:{number >> 8:02x}:{number & 0xFF:02x}"
 
 
 @contextmanager
