@@ -32,7 +32,7 @@ LEAVING = replace(
 )
 DELETED = replace(SPOT, actions={**SPOT.actions, "delete": 30, "preempt": 60})
 """NodePools are deleted while their Nodes are preempted."""
-order, weigh, held_back = give_way._order, give_way.weigh, reclaim.held_back
+order, match_needs, held_back = give_way._order, give_way.match_needs, reclaim.held_back
 
 
 def newest_last(victim: Any) -> Any:
@@ -55,7 +55,7 @@ def first_asked_first(
     now: datetime,
 ) -> tuple[list[Need], list[MachineKey]]:
     """As many requests are taken back as nobody needs, but those that were made first."""
-    needed, unneeded = weigh(state, offering, taken, failed, now)
+    needed, unneeded = match_needs(state, offering, taken, failed, now)
     return needed, list(state.supply(offering).asked)[: len(unneeded)]
 
 
@@ -118,7 +118,7 @@ PLANTS = {
     "the Node that was asked first stays, and the last one goes": Plant(
         "need not give way, and",
         PROFILE,
-        functions={"allocator.give_way.weigh": first_asked_first},
+        functions={"allocator.give_way.match_needs": first_asked_first},
         seed=6,
     ),
     "what an operator is to have is promised": Plant(
