@@ -151,7 +151,8 @@ class Machine:
     declaration: the position of its first declaration in the log; 0 if that is not known.
     rival: why it must not serve, because it had another name; empty if it may.
     state: its place in the data centre.
-    is_set_aside: whether it was taken out of service while it was free; a check ends that.
+    is_set_aside: whether it was taken out of service while it was free, or before its wipe began;
+        a check ends that.
     wipes: whether it is wiped after each stay.
     is_unwiped: whether it was new, or a stay has begun, since it was wiped. Before it is added:
         whether it was not wiped under another name.
@@ -159,7 +160,7 @@ class Machine:
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if no wipe is under way.
     wait_due: when its next wipe has failed, because it could not begin; None if no wipe is
-        awaited, or nothing but its turn or people keep it from its wipe.
+        awaited, or nothing but its turn keeps it from its wipe.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
     stay: its current stay.

@@ -182,7 +182,7 @@ def move_machine(machine: Machine, event: Move) -> Machine:
             after = replace(
                 machine,
                 state=event.state,
-                is_set_aside=machine.is_set_aside or was_free,
+                is_set_aside=machine.is_set_aside or was_free or machine.awaits_wipe,
                 wipe_due=None,
             )
             return leave_service(after) if event.state is MachineState.ZAP_FAIL else after

@@ -47,7 +47,8 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
 
     Out of service, a machine that people work on is debugged, and one that the inventory does not
     have any more is back at its vendor. A machine is repaired if a check has found nothing wrong;
-    the check is requested once nothing is known to be wrong with a machine that was free before.
+    the check is requested once nothing is known to be wrong with a machine that was free before, or
+    whose wipe could not begin.
     """
     zone, name = machine_parts(key)
     declared = machine.declared
@@ -57,9 +58,8 @@ def report_place(key: MachineKey, machine: Machine, now: datetime) -> Iterator[P
         return
     if machine.wipe_due is not None:
         yield from _report_wipe(key, machine, machine.wipe_due, now)
-    elif machine.wait_due is not None and machine.wait_due <= now:
-        why = find_outage(machine, now) or "its controller was not read"
-        yield _build_wipe_failed(key, f"it could not begin in time; {why}")
+    elif failure := _find_failed_wait(machine, now):
+        yield _build_wipe_failed(key, failure)
     elif machine.is_free and (cause := find_outage(machine, now)):
         yield on.MachineStateChanged(
             zone=zone,
@@ -107,11 +107,24 @@ def _report_wipe(
         return
     cause = machine.wipe_end or find_stuck(machine, now)
     if due <= now:
-        why = machine.silence or machine.fault
+        why = find_outage(machine, now) or machine.fault
         late = f"it has not ended in {machine.wipe_minutes} minutes"
         cause = cause or f"{late}{f'; {why}' if why else ''}"
     if cause:
         yield _build_wipe_failed(key, cause)
+
+
+def _find_failed_wait(machine: Machine, now: datetime) -> str:
+    """Return why the next wipe of a machine has failed before it began; empty if it has not.
+
+    A machine on which people work has no time to wait, because they may work for days.
+    """
+    if machine.awaits_wipe and machine.is_maintained:
+        return f"it could not begin, and begins once this ends: {find_outage(machine, now)}"
+    if machine.wait_due is not None and machine.wait_due <= now:
+        why = find_outage(machine, now) or "its controller was not read"
+        return f"it could not begin in time; {why}"
+    return ""
 
 
 def _build_wipe_failed(key: MachineKey, cause: str) -> on.MachineStateChanged:

@@ -102,9 +102,10 @@ def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
 def note_wait(machine: Machine, now: datetime) -> Machine:
     """Return the machine with a deadline if its wipe cannot begin, else without this deadline.
 
-    A machine that waits for its turn, or on which people work, has none.
+    A machine that waits for its turn has none. The wipe of one on which people work has failed at
+    once: operators end the maintenance, and the machine is checked and then wiped by itself.
     """
-    is_barred = machine.awaits_wipe and not (machine.can_be_wiped or machine.is_maintained)
+    is_barred = machine.awaits_wipe and not machine.can_be_wiped
     if is_barred is (machine.wait_due is not None):
         return machine
     due = now + timedelta(minutes=_wipe_minutes(machine)) if is_barred else None

@@ -5,6 +5,7 @@ it, in the middle of all that may happen to a machine anyway.
 """
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flow.test_real_machines_law import STEPS, Step, Story, check_end
+from metal.machine import WIPE_MINUTES
 from nodepool.contract.commands_metal import MaintainMachine, SetMachinePower
 from nodepool.contract.events import (
     ControllerReported,
@@ -27,10 +29,14 @@ from nodepool.contract.events import (
     PowerRequested,
     WipeEnded,
 )
+from nodepool.contract.keys import MachineKey
 from nodepool.contract.messages import Message
+from nodepool.contract.providers import ProviderHears, ProviderSays
 from nodepool.contract.real_machines import Power
 from redfish.program import zones_of_metal
 from support.constants import ZONE
+from support.providers.facts import State as Facts
+from support.providers.facts import fold_heard, fold_said
 from support.real_machines import Site
 
 OF_OPERATORS: Final = (
@@ -187,6 +193,8 @@ class Reasons:
         return is_right and not self.is_other and (self.power is Power.OFF or not is_on)
 
 
+PROVIDED: Final[tuple[type[Message], ...]] = (*ProviderHears.__args__, *ProviderSays.__args__)
+ANSWERED_WITHIN: Final = timedelta(minutes=2 * WIPE_MINUTES)
 KINDS: Final[tuple[type[Message], ...]] = (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -216,6 +224,25 @@ def find_unwanted(site: Site) -> list[Message]:
     return unwanted
 
 
+def find_late_answers(site: Site) -> list[datetime]:
+    """The moments of the requests to wipe without an answer in time, even where people work.
+
+    A wipe may begin as late as it may take, and takes as long again; it waits for no other machine.
+    """
+    state, since, late = Facts(), dict[MachineKey, datetime](), list[datetime]()
+    for envelope in site.world.envelopes(*PROVIDED):
+        message, now = envelope.data, envelope.time
+        assert now is not None
+        late += [begun for begun in since.values() if now - begun > ANSWERED_WITHIN]
+        if isinstance(message, ProviderHears):
+            state = fold_heard(state, message)
+        elif isinstance(message, ProviderSays):
+            state = fold_said(state, message)
+        wiped = [key for key, machine in state.machines.items() if machine.wiping]
+        since = {key: since.get(key, now) for key in wiped}
+    return [*late, *since.values()]
+
+
 @settings(max_examples=100, deadline=None)
 @given(OPERATED)
 @example([("maintain", 0), ("wish", 0), ("work", 1), ("maintain", 5), ("work", 1)])
@@ -231,6 +258,8 @@ def find_unwanted(site: Site) -> list[Message]:
         ("delete", 0),
     ]
 )
+@example([("work", 5), ("assign", 0), ("work", 5), ("maintain", 0), ("delete", 0), ("wait", 3)])
+@example([("work", 0), ("maintain", 0), ("wait", 3)])
 @example([("undeclare", 0), ("assign", 0), ("change", 1), ("read", 0), ("declare", 0)])
 @example([("work", 5), ("assign", 0), ("work", 5), ("stale", 1), ("work", 0)])
 @example([("work", 5), ("assign", 0), ("work", 5), ("delete", 0), ("swap", 0), ("work", 5)])
@@ -244,4 +273,5 @@ def test_operators_get_no_request_twice_and_none_in_vain(steps: list[Step]) -> N
         story.site.settle(100)
         check_end(story)
         assert find_unwanted(story.site) == []
+        assert find_late_answers(story.site) == []
         assert len(story.site.said(MachineAdded)) == 1

@@ -119,7 +119,8 @@ class Site:
         """Stores messages, as whoever says them."""
         for message in messages:
             speaker = message.speaker if isinstance(message, Event) else ""
-            envelope = wrap(message, id=f"t{len(self.world.log.entries)}", source=speaker or "t")
+            id, now = f"t{len(self.world.log.entries)}", self.world.log.clock
+            envelope = wrap(message, id=id, source=speaker or "t", time=now)
             self.world.publish(subject_of(message, speaker), envelope.encode())
 
     def run(self) -> None:
