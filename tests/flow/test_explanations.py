@@ -1351,6 +1351,64 @@ def test_no_node_is_to_be_drained_that_its_invalid_nodepool_would_lose(world: Wo
     assert explained(world, "train").causes == ()
 
 
+def test_no_work_is_to_end_that_keeps_a_node_which_its_invalid_nodepool_would_lose(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that evicts unhealthy Nodes, and has one for a technician when it is Invalid
+    world.given_data_center(machines=5)
+    evicts = {"disableUnhealthyNodeEviction": False}
+    world.apply("train", 2, lifecycle=evicts)
+    world.run_pod("n1")
+    world.pass_time(minutes=1)
+    world.apply("train", 2, lifecycle=evicts, region="US-WEST-04")
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=10)
+
+    # when the advice is followed
+    (_, removal) = explained(world, "train").causes
+    world.apply("train", 2, lifecycle=evicts)
+    (valid,) = explained(world, "train").causes
+    world.stop_pod("n1")
+    world.pass_time(minutes=10)
+
+    assert (removal.kind, removal.helps) == (
+        "Removal",
+        ("change the spec as the condition Validated says: until then no Node is replaced",),
+    )
+    assert valid.helps == (f"end the Pods that block on {world.machine_name('n1')}",)
+    assert explained(world, "train").causes == ()
+
+
+def test_work_is_to_end_on_a_node_that_is_too_many_and_not_on_one_that_would_be_missed(
+    world: WorldHarness,
+) -> None:
+    # given an Invalid NodePool with a Node at work that is too many, and one for a technician
+    world.given_data_center(machines=5)
+    spec = {"disableUnhealthyNodeEviction": False, "scaleDownStrategy": "PreferIdle"}
+    world.apply("train", 3, lifecycle=spec)
+    for name in ("n1", "n2", "n3"):
+        world.run_pod(name)
+    world.pass_time(minutes=1)
+    world.scale("train", 2)
+    world.apply("train", 2, lifecycle=spec, region="US-WEST-04")
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=10)
+
+    # when the first advice is followed
+    (_, removal) = explained(world, "train").causes
+    world.stop_pod("n1")
+    world.pass_time(minutes=10)
+
+    # then the other advice is left, and the Node that would be missed is still there
+    first, kept = removal.helps
+    assert first == f"end the Pods that block on {world.machine_name('n1')}"
+    assert kept == (
+        "change the spec as the condition Validated says: until then no Node is replaced"
+    )
+    assert explained(world, "train").causes[1].helps == (kept,)
+    assert len(world.nodes("train")) == 2
+
+
 def test_a_node_of_a_rack_is_not_said_to_be_replaced_by_another_rack(world: WorldHarness) -> None:
     # given a rack with a Node for a technician, and a free rack
     given_racks(world, 2)

@@ -129,6 +129,19 @@ def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
         yield Remedy(f"scale {facts.name} to {count}, {what}", ScaleTo(count))
 
 
+def has_quota_for_all(facts: Facts) -> bool:
+    """Return whether quota would grant a target of all Nodes that a NodePool has.
+
+    Its quota covers Nodes above its target, but no Node that the control plane gave back beyond its
+    grant: such a Node is within the limit, or leaves.
+    """
+    limit = facts.limit
+    if facts.wanted < facts.target:
+        return False
+    fits = limit is not None and limit.limit is not None and limit.used <= limit.limit
+    return facts.granted is None or facts.current <= facts.granted or fits
+
+
 def fits_racks(facts: Facts, count: int) -> bool:
     """Return whether a target of `count` Nodes is whole racks, and no more racks stay than that.
 

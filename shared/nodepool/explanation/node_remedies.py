@@ -13,9 +13,11 @@ from nodepool.explanation.leaving import (
     NAMED_MAX,
     PREEMPTED,
     SCALE_DOWN,
+    UNHEALTHY,
     Rack,
     fits_racks,
     has_job,
+    has_quota_for_all,
     is_blocked,
     keeps_surplus,
     racks_to_empty,
@@ -56,7 +58,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     silent = [node for node in leaving if node.is_silent and node.removal != PREEMPTED]
     is_idle_only = is_over and facts.idle_only and not kept
     if blocked:
-        yield _end_pods(blocked)
+        yield from _unblock(facts, blocked, len(leaving))
     elif is_idle_only and (racks := _to_empty(facts, len(leaving))):
         yield from _empty(facts, racks)
     elif silent:
@@ -69,22 +71,20 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         if keep.action == EditSpec():
             return
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
-    may_keep = is_over and stay and _has_quota_for_all(facts)
+    may_keep = is_over and stay and has_quota_for_all(facts)
     if may_keep and not facts.autoscaling and fits_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 
-def _has_quota_for_all(facts: Facts) -> bool:
-    """Return whether quota would grant a target of all Nodes that a NodePool has.
-
-    Its quota covers Nodes above its target, but no Node that the control plane gave back beyond its
-    grant: such a Node is within the limit, or leaves.
-    """
-    limit = facts.limit
-    if facts.wanted < facts.target:
-        return False
-    fits = limit is not None and limit.limit is not None and limit.used <= limit.limit
-    return facts.granted is None or facts.current <= facts.granted or fits
+def _unblock(facts: Facts, blocked: list[NodeFacts], leaving: int) -> Iterator[Remedy]:
+    """Yield what lets the Nodes go that Pods block, but no unhealthy Node that would be missed."""
+    is_short = facts.current - leaving < facts.wanted
+    cause = gets_none(facts) if is_short else ""
+    lost = [node for node in blocked if cause and node.removal == UNHEALTHY]
+    if free := [node for node in blocked if node not in lost]:
+        yield _end_pods(free)
+    if lost:
+        yield _keep_unhealthy(facts, cause)
 
 
 def _keep_surplus(facts: Facts, cause: str) -> Remedy:
