@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggregator.decide
+from flow.test_racks import given_racks, run_pod, want
 from nodepool.cli.app import run
 from nodepool.client.errors import ClientError
 from nodepool.client.node_hours import measure
@@ -23,6 +24,7 @@ from nodepool.contract import events as on
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import wrap
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_failures import CORDON_CAUSES, NodeFailure
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.past import read_into
 from nodepool.engine.replica import Replica
@@ -30,12 +32,13 @@ from nodepool.engine.world import START
 from nodepool.usage.meter import Meter
 from nodepool.usage.nodes import Counted, event_of
 from nodepool.usage.report import By, build_rows, hours
-from nodepool.usage.uses import Use, use_of
+from nodepool.usage.uses import PREEMPTION, VERIFICATION, Use, use_of
 from support.archived import Archiving, archive_entries
 from support.constants import PREFER_IDLE
 from support.reference.usage import count_usage
 from support.replay import scenario_log
 from support.simulation.driver import simulated_log
+from support.work import ROOT
 from support.world_harness import WorldHarness
 
 HOUR = timedelta(hours=1)
@@ -137,6 +140,31 @@ def test_a_preempted_node_is_used_as_long_as_its_work_runs() -> None:
     # Two minutes of warning, and then four of grace.
     assert found["used"] == pytest.approx(6 / 60, abs=0.001)
     assert found["Preempted"] == pytest.approx(2 / 60, abs=0.001)
+
+
+def test_the_idle_nodes_of_a_rack_that_is_closed_are_lost_for_their_rack() -> None:
+    # given a rack, and a workload on one of its Nodes
+    world = WorldHarness()
+    given_racks(world, 1)
+    want(world, 1)
+    run_pod(world, "n4")
+    since = world.world.log.clock
+
+    # when so many of its Nodes are cordoned that no work begins on the others
+    for name in ("n1", "n2", "n3"):
+        world.command_node("CordonNode", "train", name)
+    world.pass_time(minutes=60)
+
+    # then each Node on which nothing runs is lost, for its own cause or its rack
+    assert uses(world, since) == {"used": 1, "AdminCordon": 3, "RackUnavailable": 14}
+
+
+def test_the_page_names_each_cause_of_a_loss() -> None:
+    page = (ROOT / "shared" / "USAGE.md").read_text(encoding="utf-8")
+
+    causes = (*CORDON_CAUSES, PREEMPTION, VERIFICATION, NodeFailure.OTHER.value)
+
+    assert [cause for cause in causes if f"`{cause}`" not in page] == []
 
 
 def test_a_node_that_leaves_with_its_nodepool_is_idle_until_it_is_deleted(

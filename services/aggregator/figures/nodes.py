@@ -1,7 +1,8 @@
 """The figures about Nodes since the log began, and the Nodes that cannot be used now.
 
-A registered Node cannot be used while it has its own cause for a cordon, while it is rebooted or
-verified, and from the beginning of its preemption. Each second counts once, for the first cause.
+A registered Node cannot be used while there is a cause for its cordon, which may be its rack, while
+it is rebooted or verified, and from the beginning of its preemption. Each second counts once, for
+the first cause.
 Later causes count nothing until the Node can be used again, or is deleted.
 
 The number of series is bounded. Each NodePool has up to 13 series for the causes of cordons, and
@@ -30,7 +31,7 @@ class Unusable(NamedTuple):
 
     since: since when the Node cannot be used.
     cause: the first cause.
-    cordon: the Node's own cause for its cordon now; empty if there is none.
+    cordon: the first cause for its cordon now; empty if there is none.
     stage: the stage of its preemption, `pending` or `drain`; empty if it is not preempted.
     """
 
@@ -70,7 +71,7 @@ class NodeFigures:
     ) -> "NodeFigures":
         """Return the figures after it may have changed whether a Node can be used.
 
-        cordon: the cause for which the Node itself is cordoned from now on; None if unchanged.
+        cordon: the first cause for which the Node is cordoned from now on; None if unchanged.
         """
         before = self.unusable.get(key)
         held = before.cordon if before is not None else ""

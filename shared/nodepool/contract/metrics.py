@@ -111,7 +111,10 @@ IDLE_NODES = _gauge(
     "idle_nodes", "Registered Nodes of a NodePool on which no workload runs.", *_POOL
 )
 UNHEALTHY_NODES = _gauge(
-    "unhealthy_nodes", "Nodes of a NodePool cordoned for a cause of their own.", *_POOL, "cause"
+    "unhealthy_nodes",
+    "Nodes of a NodePool cordoned for a problem, by a command or for their rack.",
+    *_POOL,
+    "cause",
 )
 PREEMPTING_NODES = _gauge(
     "preempting_nodes", "Nodes of a NodePool that are being preempted.", *_POOL, "stage"

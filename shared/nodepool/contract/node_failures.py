@@ -65,7 +65,10 @@ def failure_of(message: str) -> str:
 
 
 def cordon_label(cause: str) -> str:
-    """Return the first cause of a cordon, as metrics name it; `Other` for an unknown cause."""
+    """Return the first cause of a cordon, the Node's own or its rack, as metrics name it.
+
+    `Other` for an unknown cause.
+    """
     first = cause.partition(",")[0]
     name = first.partition(" ")[0]  # A rack is followed by its NVLink domain.
     return name if name in PROBLEMS or name in CORDON_CAUSES else NodeFailure.OTHER.value

@@ -42,7 +42,7 @@ class Account(NamedTuple):
 class CountedNode(NamedTuple):
     """A Node.
 
-    cordon: the cause of its own for which it is cordoned; empty if there is none.
+    cordon: the cause for which it is cordoned, its own or its rack's; empty if there is none.
     cause: the cause with which it began that it cannot be used; empty while it can.
     """
 

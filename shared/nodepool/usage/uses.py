@@ -17,8 +17,8 @@ class Use(StrEnum):
     RESERVED: it is reserved for the control plane, whatever runs there; see
         https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
     USED: a workload runs there, also while the Node is cordoned, preempted or verified.
-    LOST: nothing runs there, and nothing can, for a cause of the Node's own: its cordon, a reboot,
-        a verification, or its preemption.
+    LOST: nothing runs there, and nothing can: its own cordon or that of its rack, a reboot, a
+        verification, or its preemption.
     IDLE: nothing runs there, and the Node is what its NodePool wants; also while it is drained
         because its NodePool shrinks or is deleted.
     """
@@ -41,7 +41,7 @@ _OF_PHASE: Final = {NodePhase.REBOOTING: ADMIN_REBOOT, NodePhase.VERIFYING: VERI
 def cause_of(cordon: str, removal: RemovalReason | None, phase: NodePhase) -> str:
     """Return why a registered Node cannot be used now, by the first of its causes.
 
-    cordon: the cause of its own for which it is cordoned; empty if there is none.
+    cordon: the cause for which it is cordoned, its own or its rack's; empty if there is none.
     Empty if it can be used. A Node that cannot be used keeps the cause with which that began.
     """
     is_preempted = removal is RemovalReason.PREEMPTED
