@@ -102,6 +102,8 @@ def _unlockable(node: Node) -> str:
         return "has not joined its cluster yet"
     if node.exit.reason is not None:
         return f"leaves its NodePool ({node.exit.reason.value})"
+    if not node.health.is_usable:
+        return "is reserved for the control plane"
     if node.is_cordoned:
         return "is cordoned"
     if node.phase is not NodePhase.PRODUCTION:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.constants import H100, OWN_TAINT, PREFER_IDLE, ZONE
+from support.constants import H100, ORG, OWN_TAINT, PREFER_IDLE, ZONE
 from support.failing import given_failing
 from support.harness import Harness
 from support.paths import zone_path
@@ -525,6 +525,31 @@ def test_a_node_that_is_cordoned_reboots_or_is_verified_is_not_locked(world: Wor
 
 
 # Refusals.
+
+
+def test_no_job_takes_a_node_from_the_control_plane(world: WorldHarness) -> None:
+    # given a Node of the control plane, on which its own Pod runs
+    world.given_data_center()
+    world.apply("train", 1)
+    name = world.machine_name("n1")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    tolerated = [{"key": "node.coreweave.cloud/reserved", "operator": "Exists"}]
+    world.run_pod("n1", "system", tolerations=tolerated)
+    world.start_recording()
+
+    # when a job asks for its lock
+    refused = world.lock("train", "n1")
+
+    # then the Pod stays, and the job may have the Node once it is reserved for the organisation
+    assert world.outcomes(refused) == [
+        f"Conflict node: Node {name} is reserved for the control plane"
+    ]
+    assert (world.lock_changes("train"), world.pod_changes("train")) == ([], [])
+    world.stop_pod("n1", "system")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
+    world.pass_time(minutes=1)
+    world.lock("train", "n1")
+    assert world.lock_changes("train") == ["n1 pending 42", "n1 locked 42"]
 
 
 def test_a_node_that_is_unknown_booting_or_leaving_is_not_locked(world: WorldHarness) -> None:

@@ -8,7 +8,8 @@ class LockNode(Command, OfPool):
 
     Pods that do not tolerate the lock are evicted; when the last of them is gone, `NodeLockChanged`
     says that the Node is locked. If the job has the lock or waits for it, that event is said again.
-    Refused for a Node that another job has locked, that is not in production, or that leaves.
+    Refused for a Node that another job has locked, that is cordoned, not in production or reserved
+    for the control plane, or that leaves.
 
     node: its name.
     job: the id of the job.

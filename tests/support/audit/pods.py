@@ -122,6 +122,8 @@ def _lock_changed(facts: Facts, stay: Stay, event: NodeLockChanged, origin: Orig
     if lock is None:
         if event.lock != "pending" or event.number > origin.cause:
             raise Violation(f"{stay.machine} has no lock that is {event.lock}")
+        if stay.is_lent:
+            raise Violation(f"{stay.machine} is locked, and reserved for the control plane")
         stay.lock = Lock(event.job, event.number, facts.times[origin.position])
         return
     if (lock.job, lock.number) != (event.job, event.number):
