@@ -35,7 +35,7 @@ from nodepool.client import NoOutcome, NotFound, ObjectEvent, Refused, TimedOut,
 from nodepool.client.manifests import ManifestError
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
-from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.engine.world import START
 from testbed.ports import free_port
 
@@ -582,6 +582,39 @@ def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
         "nodepool/a is stored but Invalid: instance type t is not a known instance type; did you"
         " mean tt? instanceType cannot be changed, so delete it with 'nodepool delete nodepool a'"
         " and create it anew"
+    )
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "zone", "fixed"),
+    [
+        ("gd-8xh100ib-i128", "US-WEST-02B", "computeClass"),
+        ("gb200-4x", "US-EAST-01A", "instanceType and computeClass"),
+    ],
+)
+def test_a_warning_about_a_spot_nodepool_that_never_gets_a_node_says_what_cannot_be_changed(
+    instance_type: str, zone: str, fixed: str
+) -> None:
+    stored = NodePoolValidated(
+        org="o",
+        cluster="c",
+        pool="a",
+        uid="u",
+        zone=zone,
+        generation=1,
+        version=1,
+        created=START,
+        spec=NodePoolSpec(
+            instance_type=instance_type, target_nodes=1, compute_class=ComputeClass.SPOT
+        ),
+        reason=Validated.INVALID,
+        fault="Settings",
+        message="it is not offered",
+    )
+
+    assert warning(stored) == (
+        f"nodepool/a is stored but Invalid: it is not offered; {fixed} cannot be changed, so"
+        " delete it with 'nodepool delete nodepool a' and create it anew"
     )
 
 

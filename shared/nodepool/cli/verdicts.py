@@ -32,16 +32,16 @@ def warning(stored: "NodePoolValidated") -> str:
 
 def _unchangeable(stored: "NodePoolValidated") -> str:
     """Return the field at fault, if the field can never be changed; otherwise empty."""
-    from nodepool.contract.catalog import INSTANCE_TYPES
+    from nodepool.contract.catalog import INSTANCE_TYPES, is_spot_offered
 
     spec = stored.spec
+    is_spot = spec.compute_class == "spot"
     match stored.fault:
         case "InstanceType":
             return "instanceType"
         case "Zone" if spec.region is None or spec.region == stored.zone:
             return "instanceType"
-        case "Settings" if (
-            INSTANCE_TYPES[spec.instance_type].superchip and spec.compute_class == "spot"
-        ):
-            return "instanceType and computeClass"
+        case "Settings" if is_spot and not is_spot_offered(spec.instance_type, stored.zone):
+            is_superchip = INSTANCE_TYPES[spec.instance_type].superchip
+            return "instanceType and computeClass" if is_superchip else "computeClass"
     return ""
