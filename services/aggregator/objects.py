@@ -60,6 +60,7 @@ class NodePoolObject:
         plane.
     granted: how many Nodes its quota allows.
     beyond: how many Nodes the control plane gave back beyond that.
+    is_capped: whether it scales down to its grant because of them, as its target does not fit.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
     lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
         for as long as the NodePool has the rack.
@@ -104,6 +105,7 @@ class NodePoolObject:
     current: int = 0
     granted: int = 0
     beyond: int = 0
+    is_capped: bool = False
     domains: Counts = Map()
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
@@ -170,7 +172,8 @@ class NodePoolObject:
     @property
     def wanted(self) -> int:
         """How many Nodes it wants to keep: its target, or less if it has more than its grant."""
-        return min(self.spec.target, self.kept) if self.kept < self.held else self.spec.target
+        has_more = self.is_capped and self.kept < self.held
+        return min(self.spec.target, self.kept) if has_more else self.spec.target
 
     @property
     def is_granted(self) -> bool:

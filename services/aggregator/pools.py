@@ -97,12 +97,15 @@ def apply_verdict(
 
 def _with_grant(pool: NodePoolObject, event: on.QuotaChecked, context: Context) -> NodePoolObject:
     """Return the NodePool with a grant, and with the Nodes that are too many for it."""
-    if (event.granted, event.beyond) == (pool.granted, pool.beyond):
+    is_capped = event.beyond > 0 and event.reason is not Quota.UNDER
+    grant = event.granted, event.beyond, is_capped
+    if grant == (pool.granted, pool.beyond, pool.is_capped):
         return pool
     after = replace(
         pool,
         granted=event.granted,
         beyond=event.beyond,
+        is_capped=is_capped,
         progressed=context.time,
         version=context.position,
     )

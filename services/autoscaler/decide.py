@@ -30,8 +30,8 @@ def reconcile(
         return
     failed: dict[PoolKey, str] = {}
     for full in state.ledger(LedgerKey(key)).full:
-        if not state.ledger(LedgerKey(key)).room:
-            break
+        if not state.ledger(LedgerKey(key)).room_with(state.pools[full].own_room):
+            continue
         events: tuple[NodePoolAutoscaled, ...] = ()
         with passing_over(full, failed):
             events = tuple(_target(state, full, context))

@@ -25,17 +25,17 @@ class Ledger:
     asked: int = 0
     full: Queue[PoolKey] = NO_POOLS
 
-    @property
-    def room(self) -> int:
-        """Return how many more Nodes quota would grant now."""
-        return self.room_with(0)
-
     def room_with(self, own: int) -> int:
         """Return how many more Nodes quota would grant now to a NodePool.
 
         own: how many of the used Nodes it has beyond its grant, which are room for its own target.
         """
-        return max(0, (self.limit or 0) - self.used - self.asked + own)
+        return max(0, self.left + own)
+
+    @property
+    def left(self) -> int:
+        """Return how many Nodes the limit leaves; negative if more Nodes count than it allows."""
+        return (self.limit or 0) - self.used - self.asked
 
     def with_full(self, key: PoolKey, *, is_full: bool) -> "Ledger":
         """Return the ledger with a NodePool among those that need more Nodes, or not."""

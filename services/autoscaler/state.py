@@ -244,7 +244,7 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger) -> State:
     if ledger == NONE:
         return replace(state, ledgers=state.ledgers.delete(key), work=state.work.drop(key))
     work = state.work
-    if ledger.room > before.room and len(ledger.full):
+    if ledger.left > before.left and len(ledger.full):
         work = work.put(key)
     return replace(state, ledgers=state.ledgers.set(key, ledger), work=work)
 

@@ -80,7 +80,8 @@ def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
         lacking = f"quota lacks {format_count(needed - after)} for them"
         return Advice(after, f"{change}, {_format_allowance(after, ledger)}: {who}, and {lacking}")
     if is_corrected:
-        return Advice(after, f"{change}, which quota allows: {_waiting(who, after - pool.counted)}")
+        more = after - max(pool.counted, pool.nodes.billable)
+        return Advice(after, f"{change}, which quota allows: {_waiting(who, more, after)}")
     limit = ", which is maxNodes" if after == most else ""
     more = after - max(before, pool.nodes.kept)
     return Advice(after, f"{change}{limit}: {_waiting(who, more, after)}")

@@ -88,7 +88,7 @@ def test_a_nodepool_at_work_gives_quota_back_once_its_nodes_are_idle(world: Worl
 
     # then all of this was said
     assert advised[-1] == f"scale {CLUSTER}/train down to 2: {COUNTED}"
-    assert waits.details[-1] == f"{CLUSTER}/train has 2 Nodes more than it wants: {COUNTED}"
+    assert waits.details[-1] == f"{CLUSTER}/train has 2 Nodes more than it keeps: {COUNTED}"
     assert titles(explained(world, "new")) == []
 
 
@@ -116,7 +116,7 @@ def test_a_nodepool_whose_node_does_not_answer_gives_quota_back_only_if_no_other
     # then the delay was said
     assert both == f"scale {CLUSTER}/well down to 1"
     assert alone == f"scale {CLUSTER}/ill down to 2: {SILENT}"
-    assert waits.details[-1] == f"{CLUSTER}/ill has 1 Node more than it wants: {SILENT}"
+    assert waits.details[-1] == f"{CLUSTER}/ill has 1 Node more than it keeps: {SILENT}"
     assert titles(explained(world, "new")) == []
 
 

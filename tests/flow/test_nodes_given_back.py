@@ -272,8 +272,9 @@ def test_a_nodepool_with_a_node_above_its_grant_is_passed_over_by_no_room_that_f
     assert used(world) == 5
 
 
-def test_the_autoscaler_requests_no_target_for_a_node_above_the_grant(
-    world: WorldHarness,
+@pytest.mark.parametrize("limit", [4, 5])
+def test_the_autoscaler_requests_what_the_limit_allows_with_a_node_above_the_grant(
+    world: WorldHarness, limit: int
 ) -> None:
     # given an autoscaled NodePool with its whole limit at work, to which a Node comes back
     world.given_data_center(machines=8, quota=3)
@@ -290,12 +291,12 @@ def test_the_autoscaler_requests_no_target_for_a_node_above_the_grant(
     world.create_pod("train", "five", gpus=8)
     world.pass_time(minutes=1)
     before = world.node_counts("train")
-    world.given_quota(5)
+    world.given_quota(limit)
     world.pass_time(minutes=1)
 
     # then the target is what the limit allows
     assert before == (3, 0, 4)
-    assert world.node_counts("train") == (5, 0, 5)
+    assert world.node_counts("train") == (limit, 0, limit)
     assert world.conditions("train")["Quota"] == "Under"
 
 
@@ -453,3 +454,43 @@ def test_a_node_that_fills_up_a_rack_stays(world: WorldHarness) -> None:
         "AtTarget": "TargetMet",
     }
     assert explained(world, "train").causes == ()
+
+
+def test_a_raised_target_keeps_a_node_above_the_grant_until_quota_has_judged_it(
+    world: WorldHarness,
+) -> None:
+    # given a Node above the grant that is to leave, as the target fell to the grant
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+    world.scale("train", 3)
+
+    # when the target rises again while quota is away
+    with world.paused("quota"):
+        world.scale("train", 4)
+        shown = world.conditions("train")["AtTarget"]
+        causes = [cause.title for cause in explained(world, "train").causes]
+
+    # then nobody says that the Node leaves before quota has judged that target
+    assert shown == "TargetMet"
+    assert "it has 1 Node too many" not in causes
+    assert world.conditions("train")["AtTarget"] == "OverTarget"
+
+
+def test_a_nodepool_that_was_invalid_keeps_its_nodes_until_quota_has_judged_it(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool with a Node above its grant
+    given_a_busy_node_above_the_grant(world, **PREFER_IDLE)
+
+    # when it is Invalid, and then Valid again and idle while quota is away
+    with world.paused("quota"):
+        world.apply("train", 4, lifecycle=PREFER_IDLE, region="US-WEST-04A")
+        invalid = world.granted_nodes("train")
+        world.apply("train", 4, lifecycle=PREFER_IDLE)
+        for node in ("n1", "n2", "n3", "n4"):
+            world.stop_pod(node)
+        world.pass_time(minutes=1)
+        kept = world.nodes("train")
+
+    # then no Node leaves for a grant that no longer holds
+    assert invalid == 4
+    assert kept == ["n1", "n2", "n3", "n4"]

@@ -1,6 +1,7 @@
 """What the pages of the console say, computed from objects alone."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -1028,6 +1029,20 @@ def test_a_target_that_the_quota_has_no_room_for_would_wait_and_is_told_what_fit
     fleet = Fleet("demo", pools, {"demo": ZONE}, [quota])
 
     assert judge_target(fleet, place, H100, target) == expected
+
+
+def test_a_target_that_counts_a_node_above_the_grant_would_wait() -> None:
+    # given a NodePool with 2 Nodes, of which its grant covers one
+    known = pool(node("a"), node("b"))
+    pools = {TRAIN: replace(known, facts=replace(known.facts, granted=1))}
+    quota = {"zone": ZONE, "instanceType": H100, "limit": 1, "used": 2}
+    fleet = Fleet("demo", pools, {"demo": ZONE}, [quota])
+
+    # when its target is raised to what it has, or lowered to its grant
+    higher, lower = (judge_target(fleet, TRAIN, H100, target) for target in (2, 1))
+
+    # then only its grant is sure
+    assert (higher.word, lower) == (WAITS, Verdict(ACCEPTED))
 
 
 def test_a_form_keeps_what_was_typed_and_names_each_fault() -> None:

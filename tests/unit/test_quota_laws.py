@@ -207,6 +207,7 @@ def check_books(state: State) -> None:
     eligible = {pool.key for pool in pools if pool.eligible}
     assert ledger.used == sum(reserved)
     assert ledger.holders == sum(count > 0 for count in reserved)
+    assert dict(ledger.own_room) == {pool.key: pool.own_room for pool in pools if pool.own_room}
     assert set(ledger.pools) == eligible
     assert {*ledger.waiting, *ledger.unchecked, *ledger.exceeding} <= eligible
     unused = {pool.key for pool in pools if not (pool.eligible or pool.reserved or pool.away)}

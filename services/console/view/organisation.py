@@ -7,6 +7,7 @@ from typing import Final
 from console.view.model import Fleet, Place, Pool
 from console.view.words import Word
 from nodepool.contract.documents import Document, field, items, text
+from nodepool.explanation.facts import Facts
 
 _ORDER: Final = {role: place for place, role in enumerate(("owner", "editor", "viewer", "agent"))}
 HOLDERS_MAX: Final = 8
@@ -130,7 +131,8 @@ class Room:
 
     limit: the quota; None if it was never set.
     others: the number of Nodes that other NodePools use of the quota.
-    left: the highest target that fits; a target up to the Nodes that the NodePool has always fits.
+    left: the highest target that fits. A target up to the Nodes that the NodePool has always fits,
+        without the Nodes that the control plane gave back beyond the grant.
     """
 
     limit: int | None
@@ -142,12 +144,17 @@ def find_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = 
     """Return how many Nodes a quota allows a NodePool, or a new one without `pool`."""
     known = fleet.pools.get(pool) if pool is not None else None
     own = _holder(known).reserved if known is not None else 0
-    held = known.facts.current + known.facts.in_progress if known is not None else 0
+    held = _count_kept(known.facts) if known is not None else 0
     for line in list_quotas(fleet):
         if (line.zone, line.instance_type) == (zone, instance_type) and line.limit is not None:
             others = max(0, line.used - own)
             return Room(line.limit, others, max(held, line.limit - others))
     return Room(None, 0, held)
+
+
+def _count_kept(facts: Facts) -> int:
+    """Return the highest target that fits under any limit, see `Room.left`."""
+    return facts.held if facts.granted is None else min(facts.held, facts.granted)
 
 
 def describe_room(fleet: Fleet, zone: str, instance_type: str, pool: Place | None = None) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from nodepool.contract.conditions import Quota
 from nodepool.explanation.node_facts import NodeFacts
 
 StepName = Literal[
@@ -253,8 +254,11 @@ class Facts:
 
         It has more only if the control plane gave Nodes back.
         """
-        is_within = self.granted is None or self.held <= self.granted
-        return self.target if is_within else self.allowed
+        if self.granted is None or self.held <= self.granted:
+            return self.target
+        quota = self.checks.get("Quota")
+        reason = quota.reason if quota is not None else self.older.get("Quota")
+        return self.target if reason == Quota.UNDER else self.allowed
 
     @property
     def is_valid(self) -> bool:

@@ -58,7 +58,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     silent = [node for node in leaving if node.is_silent and node.removal != PREEMPTED]
     is_idle_only = is_over and facts.idle_only and not kept
     if blocked:
-        yield from _unblock(facts, blocked, len(leaving))
+        yield from _unblock(facts, blocked, leaving)
     elif is_idle_only and (racks := _to_empty(facts, len(leaving))):
         yield from _empty(facts, racks)
     elif silent:
@@ -76,9 +76,10 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 
-def _unblock(facts: Facts, blocked: list[NodeFacts], leaving: int) -> Iterator[Remedy]:
+def _unblock(facts: Facts, blocked: list[NodeFacts], leaving: list[NodeFacts]) -> Iterator[Remedy]:
     """Yield what lets the Nodes go that Pods block, but no unhealthy Node that would be missed."""
-    is_short = facts.current - leaving < facts.wanted
+    current = sum(node.registered and not node.reserved for node in leaving)
+    is_short = facts.current - current < facts.wanted
     cause = gets_none(facts) if is_short else ""
     lost = [node for node in blocked if cause and node.removal == UNHEALTHY]
     if free := [node for node in blocked if node not in lost]:

@@ -56,7 +56,7 @@ def quota_details(facts: Facts) -> Iterator[str]:
             if peer.deleting:
                 yield f"{peer.name} is being deleted and has {count}: {COUNTS}"
             else:
-                yield f"{peer.name} has {count} more than it wants: {_delay(peer)}"
+                yield f"{peer.name} has {count} more than it keeps: {_delay(peer)}"
 
 
 def unreleased(facts: Facts) -> str:

@@ -206,15 +206,15 @@ class Attacker:
         if position:
             self.auditor.noise.add(position)
 
-    def _some_event(self, names: Collection[str] = ()) -> Entry | None:
-        """A recent event of a service, one of these names if any are given."""
+    def _some_event(self, names: Collection[str] | None = None) -> Entry | None:
+        """Return a recent event of a service, with one of these names unless `names` is None."""
         recent = [
             entry
             for entry in self.log.entries[-300:]
             if entry.subject.startswith("np.evt.")
             and entry.position not in self.auditor.noise
             and not entry.subject.startswith("np.evt.clock.")
-            and (not names or entry.subject.rpartition(".")[2] in names)
+            and (names is None or entry.subject.rpartition(".")[2] in names)
         ]
         return self.random.choice(recent) if recent else None
 
