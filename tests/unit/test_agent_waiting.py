@@ -96,6 +96,8 @@ def test_a_pod_of_a_daemon_set_is_for_a_node_that_is_there() -> None:
     [
         {"nodeSelector": ["gpu"]},
         {"containers": [container(cpu="1")], "tolerations": "all"},
+        {"resources": {"requests": {"cpu": ["1"]}}},
+        {"overhead": {"memory": 1.5}},
         {
             "affinity": {
                 "nodeAffinity": {
@@ -130,6 +132,25 @@ def test_what_an_init_container_asks_for_counts_where_it_is_more() -> None:
     found = demand({"containers": [container(cpu="2")], "initContainers": [container(cpu="3")]})
 
     assert found.requests == Requests(0, cpu=Decimal(3))
+
+
+def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers() -> None:
+    containers = [container(cpu="2", memory="1Gi", gpu="8")]
+
+    found = demand({"containers": containers, "resources": {"requests": {"cpu": "64"}}})
+
+    assert found.requests == Requests(8, cpu=Decimal(64), memory=Decimal(2**30))
+
+
+def test_the_overhead_of_a_pod_is_added_to_what_it_asks_for() -> None:
+    overhead = {"cpu": "250m", "memory": "120Mi"}
+    whole = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "3"}}}
+
+    beside = demand({"containers": [container(cpu="2")], "overhead": overhead})
+    on_top = demand({**whole, "overhead": {"cpu": "1"}})
+
+    assert beside.requests == Requests(0, cpu=Decimal("2.25"), memory=Decimal(120 * 2**20))
+    assert on_top.requests == Requests(0, cpu=Decimal(4))
 
 
 def test_a_quantity_that_is_not_understood_is_more_than_any_node_has() -> None:

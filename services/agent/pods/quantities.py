@@ -23,6 +23,18 @@ _SUFFIXES: Final = {
 def asked_for(spec: Document, resource: str) -> Decimal:
     """Return how much of a resource a Pod with this spec needs at any time.
 
+    What a Pod requests as a whole replaces what its containers request; its overhead is added. See
+    https://kubernetes.io/docs/tasks/configure-pod-container/assign-pod-level-resources/ and
+    https://kubernetes.io/docs/concepts/scheduling-eviction/pod-overhead/.
+    """
+    whole = _read(part(part(spec, "resources"), "requests"), resource)
+    needed = _asked_by_containers(spec, resource) if whole is None else whole
+    return needed + (_read(part(spec, "overhead"), resource) or Decimal(0))
+
+
+def _asked_by_containers(spec: Document, resource: str) -> Decimal:
+    """Return how much of a resource the containers of a Pod need at any time.
+
     See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers.
     """
     none = Decimal(0)
@@ -40,11 +52,17 @@ def asked_for(spec: Document, resource: str) -> Decimal:
 
 def _of(container: Document, resource: str) -> Decimal:
     resources = part(container, "resources")
-    found = part(resources, "requests").get(resource)
+    found = _read(part(resources, "requests"), resource)
     if found is None:
-        found = part(resources, "limits").get(resource)
+        found = _read(part(resources, "limits"), resource)
+    return Decimal(0) if found is None else found
+
+
+def _read(quantities: Document, resource: str) -> Decimal | None:
+    """Return the quantity of a resource; None if the resource is not named."""
+    found = quantities.get(resource)
     if found is None:
-        return Decimal(0)
+        return None
     if isinstance(found, int):
         return Decimal(max(0, int(found)))
     if not isinstance(found, str):
