@@ -16,7 +16,8 @@ from nodepool.contract.affinity import NodeSelectorRequirement
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.events import PodsWaitingReported
 from nodepool.contract.events.agent import SHAPES_MAX
-from nodepool.contract.model import NodePhase, NodePoolSpec, Taint, spec_document
+from nodepool.contract.keys import CONTROL_PLANE
+from nodepool.contract.model import RESERVED, NodePhase, NodePoolSpec, Taint, spec_document
 from nodepool.contract.pods import NO_GPU, Shape, Toleration, WaitingPods
 from support.constants import CLUSTER, H100, ORG, ZONE
 
@@ -59,12 +60,24 @@ def open_pool(name: str = "train", nodes: Sequence[WantedNode] = (), **spec: obj
 
 
 def node(
-    phase: NodePhase = NodePhase.PRODUCTION, *, active: bool = False, cordoned: bool = False
+    phase: NodePhase = NodePhase.PRODUCTION,
+    *,
+    active: bool = False,
+    cordoned: bool = False,
+    reserved: str = ORG,
 ) -> WantedNode:
     """A Node on the bus."""
     condition = {"type": "CWActive", "status": "True" if active else "False"}
     return WantedNode(
-        "g1", ZONE, "train", 1, "41", phase, unschedulable=cordoned, conditions=(condition,)
+        "g1",
+        ZONE,
+        "train",
+        1,
+        "41",
+        phase,
+        unschedulable=cordoned,
+        labels={RESERVED: reserved},
+        conditions=(condition,),
     )
 
 
@@ -206,6 +219,19 @@ def test_free_are_the_nodes_to_come_the_empty_ones_and_those_it_may_still_want(
     target: int, nodes: Sequence[WantedNode], free: int
 ) -> None:
     assert open_pool(nodes=nodes, targetNodes=target).free == free
+
+
+@pytest.mark.parametrize("capacity", ["True", "False"])
+def test_a_node_that_is_reserved_for_the_control_plane_is_not_free(capacity: str) -> None:
+    idle = node(reserved=CONTROL_PLANE)
+    booting = node(NodePhase.REBOOTING, reserved=CONTROL_PLANE)
+
+    found = pool(
+        nodes=(idle, booting, node(active=True)), capacity=capacity, targetNodes=1, maxNodes=1
+    )
+
+    assert found is not None
+    assert found.free == 0
 
 
 def test_a_node_that_is_no_machines_yet_is_free_where_machines_are_to_be_had() -> None:

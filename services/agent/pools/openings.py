@@ -18,8 +18,8 @@ from agent.reading import parts
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType
 from nodepool.contract.events import PodsWaitingReported
 from nodepool.contract.events.agent import SHAPES_MAX
-from nodepool.contract.keys import pool_key
-from nodepool.contract.model import NodePhase, NodePoolSpec, Taint
+from nodepool.contract.keys import CONTROL_PLANE, pool_key
+from nodepool.contract.model import RESERVED, NodePhase, NodePoolSpec, Taint
 from nodepool.contract.pods import PODS_MAX, Shape, WaitingPods
 from nodepool.contract.production import production_labels, production_taints
 
@@ -116,10 +116,15 @@ def _is_invalid(wanted: WantedPool) -> bool:
 def _free(wanted: WantedPool, spec: NodePoolSpec, nodes: Iterable[WantedNode]) -> int:
     """Return the count of Nodes that a NodePool may still ask for, or has empty or on their way.
 
-    A Node that was asked for and has no machine yet counts only if machines are available.
+    A Node that was asked for and has no machine yet counts only if machines are available. A Node
+    that is reserved for the control plane does not count at all.
     """
     most = spec.target if spec.max_nodes is None else spec.max_nodes
-    states = [node.phase in _COMING or _is_empty(node) for node in nodes]
+    states = [
+        node.phase in _COMING or _is_empty(node)
+        for node in nodes
+        if node.labels.get(RESERVED) != CONTROL_PLANE
+    ]
     there = states.count(True)
     if _has_capacity(wanted):
         there = max(there, spec.target - states.count(False))
