@@ -64,13 +64,13 @@ class GatewayMirror:
     ) -> AsyncGenerator[Object | Listed, None]:
         """Yield all objects of the cluster, `Listed`, and every change from then on."""
         # Another replica than the one that has caught up may answer.
-        found, revision = await self._objects.list_all(
+        found, revisions = await self._objects.list_all(
             bucket, everywhere=False, not_older_than=not_older_than
         )
         for each in found:
             yield each
         yield Listed()
-        async for change in self._objects.changes_after(bucket, revision):
+        async for change in self._objects.changes_after(bucket, revisions):
             yield change
         raise StreamChanged(f"the bucket {bucket} was made anew, or has gone on too far")
 

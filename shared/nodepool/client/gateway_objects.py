@@ -7,6 +7,7 @@ from typing import Final
 from nodepool.client.asking import Asker, Reply
 from nodepool.client.errors import Refused
 from nodepool.client.objects import Document, Listed, Object
+from nodepool.client.revisions import Revisions, position_in
 from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
 from nodepool.contract.documents import items, text
@@ -88,19 +89,19 @@ class GatewayObjects:
         fields: str = "",
         current: bool = False,
         not_older_than: int = 0,
-    ) -> tuple[list[Object], str]:
-        """Return all objects, and the revision from which to watch them.
+    ) -> tuple[list[Object], Revisions]:
+        """Return all objects, and the revisions from which to watch them.
 
         not_older_than: if given, raise `Refused` instead of returning objects that are older.
         """
         wanted: Asked = {"fieldSelector": fields, "current": current}
-        found, first = list[Object](), ""
+        found, revisions = list[Object](), Revisions()
         async for page, revision in self._list_pages(
             bucket, wanted, not_older_than, everywhere=everywhere
         ):
             found += page
-            first = first or revision
-        return found, first
+            revisions = revisions.include(revision)
+        return found, revisions
 
     async def _list_pages(
         self, bucket: Bucket, wanted: Asked, not_older_than: int = 0, *, everywhere: bool
@@ -109,10 +110,10 @@ class GatewayObjects:
         ask = self._asker.ask if not_older_than else self._ask_shown
         clusters: Sequence[str] = [self._session.cluster]
         if everywhere and bucket in OF_A_CLUSTER:
-            clusters = [name for _, name in await self.list_clusters()]
-        if not clusters:
+            # A watch from here on shows the objects of a cluster that is registered meanwhile.
             reply = await self._asker.ask("List", self.ask_about(bucket, "", limit=1))
             yield (), text(reply, "revision")
+            clusters = [name for _, name in await self.list_clusters()]
         for cluster in clusters:
             shown = not_older_than or self._shown.get(bucket, 0)
             asked = self.ask_about(bucket, cluster, limit=PAGE, notOlderThan=shown, **wanted)
@@ -120,7 +121,7 @@ class GatewayObjects:
                 reply = await ask("List", asked)
                 revision = text(reply, "revision")
                 asked["continue"] = text(reply, "continue")
-                position = _position_in(revision)
+                position = position_in(revision)
                 yield (
                     [
                         Object(
@@ -169,40 +170,48 @@ class GatewayObjects:
         """
         known, is_first = set[str](), True
         while True:
-            before, known, revision = known, set(), ""
-            wanted: Asked = {"fieldSelector": fields, "current": current}
+            before, known, revisions = known, set(), Revisions()
+            # A list that comes again shows no older state than the changes before it.
+            wanted: Asked = {"fieldSelector": fields, "current": current or not is_first}
             listing = self._list_pages(bucket, wanted, everywhere=everywhere)
             async with aclosing(listing) as pages:
                 # Page by page: all objects at once take more memory than a reader that keeps little
                 # of each.
                 async for page, at in pages:
-                    revision = revision or at
+                    revisions = revisions.include(at)
                     for each in page:
                         known.add(each.key)
                         yield each
             for key in before - known:
-                yield Object(key, None, _position_in(revision))
+                yield Object(key, None, position_in(revisions.oldest))
             if is_first:
                 is_first = False
                 yield Listed()
-            changes = self.changes_after(bucket, revision, everywhere=everywhere, fields=fields)
+            changes = self.changes_after(bucket, revisions, everywhere=everywhere, fields=fields)
             async with aclosing(changes):
                 async for change in changes:
                     (known.add if change.document else known.discard)(change.key)
                     yield change
 
     async def changes_after(
-        self, bucket: Bucket, revision: str, *, everywhere: bool = False, fields: str = ""
+        self, bucket: Bucket, listed: Revisions, *, everywhere: bool = False, fields: str = ""
     ) -> AsyncGenerator[Object, None]:
-        """Yield every change after a revision, until the objects have to be listed again."""
+        """Yield every change after a list, until the objects have to be listed again."""
         asked = self.ask_about(bucket, "" if everywhere else None, fieldSelector=fields, limit=PAGE)
+        revision, held = listed.oldest, dict[str, Object]()
         while (changes := await self._changes_since(asked, revision)) is not None:
             revision = text(changes, "revision")
             for change in items(changes, "changes"):
                 document = change.get("object") if isinstance(change, Mapping) else None
                 key = self._key(bucket, text(change, "key"), everywhere)
                 deleted_at = int(version) if (version := text(change, "version")).isdecimal() else 0
-                yield Object(key, document, _position_in(revision), deleted_at)
+                held.pop(key, None)
+                held[key] = Object(key, document, position_in(revision), deleted_at)
+            # Before that revision, a change may be older than what the newest page has shown.
+            if position_in(revision) >= position_in(listed.newest):
+                for each in held.values():
+                    yield each
+                held.clear()
 
     async def _changes_since(self, asked: Asked, revision: str) -> Reply | None:
         """Return what has changed; None if the objects have to be listed again."""
@@ -220,11 +229,6 @@ def _key_in(bucket: Bucket, cluster: str, document: Document) -> str:
         return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
     name = text(document, "metadata", "name")
     return f"{cluster}.{name}" if bucket in OF_A_CLUSTER else name
-
-
-def _position_in(revision: str) -> int:
-    number = revision.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0
 
 
 def number_in(reply: Reply, name: str) -> int:

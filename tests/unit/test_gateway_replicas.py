@@ -1,0 +1,217 @@
+"""A reader whose queries are answered by replicas of the gateway that show different states."""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.answers import answer_list, answer_unchanged, answer_watch
+from gateway.model import Held, ReadModel
+from gateway.refusals import Refusal
+from nodepool.client import gateway_objects
+from nodepool.client.asking import Asker, Reply
+from nodepool.client.errors import Refused
+from nodepool.client.gateway_objects import GatewayObjects
+from nodepool.client.objects import Listed, Object
+from nodepool.client.revisions import Revisions, position_in
+from nodepool.client.session import Session
+from nodepool.contract.documents import text
+from nodepool.contract.queries import List, Watch, query_in
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Write = tuple[str, bool]
+"""The name of a Node, and whether it exists from then on."""
+
+
+class Ended(Exception):
+    """No more answers come."""
+
+
+class Replicas(Asker):
+    """Replicas of the gateway that follow the same writes, each as far as it has read them.
+
+    script: which replica answers each query, and how many writes it has read by then.
+    asked: the queries. revisions: those of the answers to the queries for changes.
+    """
+
+    def __init__(
+        self, writes: Sequence[Write], script: Iterator[tuple[int, int]], clusters: Sequence[str]
+    ) -> None:
+        super().__init__(session())
+        self._writes, self._script = writes, script
+        self.models = [ReadModel(), ReadModel(), ReadModel()]
+        self.asked: list[str] = []
+        self.revisions: list[int] = []
+        for model in self.models:
+            model.begin("nodes", "e")
+            model.begin("clusters", "c")
+            for revision, name in enumerate(clusters, 1):
+                content = json.dumps({"metadata": {"name": name}}).encode()
+                model.take("clusters", "acme", name, Held(revision, revision, content), NOW)
+
+    def read(self, replica: int, revision: int) -> None:
+        """Have a replica read the writes up to a revision."""
+        model = self.models[replica]
+        for number in range(model.rooms["nodes"].revision + 1, revision + 1):
+            name, exists = self._writes[number - 1]
+            node = {"metadata": {"name": name, "resourceVersion": str(number)}}
+            content = json.dumps(node).encode() if exists else b""
+            model.take("nodes", "acme", f"prod.{name}", Held(number, number, content), NOW)
+
+    async def ask(
+        self,
+        query: str,
+        fields: Mapping[str, object],
+        *,
+        wait_s: float = 0.0,
+        patient: bool = False,
+    ) -> Reply:
+        """Return the answer of the replica whose turn it is."""
+        asked = {name: value for name, value in fields.items() if value}
+        self.asked.append(f"{query} {asked['kind']}{' current' if 'current' in asked else ''}")
+        decoded = query_in(query, json.dumps(asked).encode())
+        replica = 0
+        if asked["kind"] == "nodes":
+            replica, revision = next(self._script, (0, -1))
+            if revision < 0:
+                raise Ended
+            self.read(replica, revision)
+        model = self.models[replica]
+        match decoded:
+            case List():
+                answer: bytes | Refusal | None = answer_list(model, "acme", decoded, 0)
+            case Watch():
+                answer = answer_watch(model, "acme", decoded, 0)
+                if answer is None:
+                    answer = answer_unchanged(model, decoded, 0)
+            case _:
+                raise AssertionError(decoded)
+        assert answer is not None
+        if isinstance(answer, Refusal):
+            raise Refused(answer.field, answer.reason, answer.error)
+        reply: Reply = json.loads(answer)
+        if isinstance(decoded, Watch):
+            self.revisions.append(position_in(str(reply["revision"])))
+        return reply
+
+    async def ask_for_changes(self, fields: Mapping[str, object]) -> Reply:
+        """Return the next changes."""
+        return await self.ask("Watch", fields)
+
+
+def session() -> Session:
+    return Session("nats://127.0.0.1:1", org="acme", cluster="prod")
+
+
+def show(change: Object | Listed) -> str:
+    """A Node and its version, as a reader sees it."""
+    if isinstance(change, Listed):
+        return "listed"
+    if change.document is None:
+        return f"{change.key} deleted@{change.deleted_at}"
+    return f"{change.key}@{text(change.document, 'metadata', 'resourceVersion')}"
+
+
+async def follow(
+    writes: Sequence[Write],
+    script: Sequence[tuple[int, int]],
+    *,
+    everywhere: bool = False,
+    clusters: Sequence[str] = ("prod",),
+) -> tuple[list[str], Replicas]:
+    """What a reader sees until there are no more answers."""
+    replicas = Replicas(writes, iter(script), clusters)
+    objects = GatewayObjects(session(), replicas)
+    return await see(objects.follow_all("nodes", everywhere=everywhere)), replicas
+
+
+async def see(changes: AsyncGenerator[Object | Listed, None]) -> list[str]:
+    """What comes until there are no more answers."""
+    seen = list[str]()
+    with suppress(Ended):
+        async with aclosing(changes):
+            async for change in changes:
+                seen.append(show(change))
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def pages_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list has as many pages as objects."""
+    monkeypatch.setattr(gateway_objects, "PAGE", 1)
+
+
+async def test_what_only_a_later_page_lacks_comes_as_a_change() -> None:
+    # given a Node that has changed, and a replica that does not know it yet
+    writes = [("n1", True), ("n2", True), ("n2", True)]
+
+    # when this replica answers the second page, and both know the change later
+    seen, _ = await follow(writes, [(0, 3), (1, 2), (0, 3), (1, 3)])
+
+    # then the change comes
+    assert seen == ["n1@1", "n2@2", "listed", "n2@3"]
+
+
+async def test_the_pages_of_an_agent_lack_nothing_either() -> None:
+    writes = [("n1", True), ("n2", True), ("n2", True)]
+    replicas = Replicas(writes, iter([(0, 3), (1, 2), (1, 3)]), ["prod"])
+    objects = GatewayObjects(session(), replicas)
+
+    found, revisions = await objects.list_all("nodes", everywhere=False)
+    changes = await see(objects.changes_after("nodes", revisions))
+
+    assert [*(show(each) for each in found), *changes] == ["n1@1", "n2@2", "n2@3"]
+
+
+async def test_no_older_state_comes_after_that_of_the_newest_page() -> None:
+    # given a Node n1 that has changed twice, and a Node n0 that was deleted
+    writes = [("n0", True), ("n1", True), ("n2", True), ("n1", True), ("n0", True), ("n0", False)]
+    writes += [("n1", True), ("n2", True)]
+
+    # when the first page comes from a replica that knows all of this, the second from one that is
+    # behind, and the changes first from one that is behind as well
+    seen, _ = await follow(writes, [(0, 7), (1, 3), (1, 5), (2, 6), (1, 8), (1, 8)])
+
+    # then the reader sees no older version of n1 again, and nothing of the n0 that is deleted
+    assert seen == ["n1@7", "n2@3", "listed", "n0 deleted@6", "n1@7", "n2@8"]
+
+
+async def test_the_revision_of_another_read_model_lets_the_watch_expire() -> None:
+    # given a page of a read model, and one of another that begins again
+    revisions = Revisions().include("old-9").include("new-3")
+
+    # then the watch begins at the first, which the new one refuses
+    assert revisions == Revisions("old-9", "old-9")
+
+
+async def test_a_list_that_comes_again_shows_all_that_the_log_has() -> None:
+    # given a gateway that does not know any more what was deleted before revision 2
+    replicas = Replicas([("n1", True)], iter([(0, 1)] * 3), ["prod"])
+    replicas.models[0].rooms["nodes"].floor = 2
+
+    # when a reader that is at revision 1 has to list the Nodes again
+    objects = GatewayObjects(session(), replicas)
+    seen = await see(objects.follow_all("nodes", everywhere=False))
+
+    # then a replica that is behind what the reader has seen does not answer
+    assert replicas.asked == [
+        "List nodes",
+        "Watch nodes",
+        "List nodes current",
+        "Watch nodes",
+    ]
+    assert seen == ["n1@1", "listed", "n1@1"]
+
+
+async def test_changes_are_complete_from_before_the_clusters_are_listed() -> None:
+    # given the Nodes of all clusters, of which one is registered after the clusters were listed
+    writes = [("n1", True), ("n2", True)]
+
+    # when its Node is there before the pages of the other clusters are asked for
+    seen, replicas = await follow(writes, [(0, 1), (0, 2), (0, 2)], everywhere=True, clusters=())
+
+    # then its Node comes as a change
+    assert replicas.asked == ["List nodes", "List clusters", *["Watch nodes"] * 3]
+    assert seen == ["listed", "acme.prod.n2@2"]
