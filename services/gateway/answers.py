@@ -110,7 +110,9 @@ def answer_watch(model: ReadModel, org: str, query: Watch, position: int) -> byt
 def answer_unchanged(model: ReadModel, query: Watch, position: int) -> bytes:
     """Return the answer to a watch whose time is over."""
     bucket: Bucket = query.kind
-    return _build_changes(model, bucket, model.rooms[bucket].revision, (), position)
+    # This replica may be behind the one that answered before: the reader must not go back.
+    revision = max(int(query.since.rpartition("-")[2]), model.rooms[bucket].revision)
+    return _build_changes(model, bucket, revision, (), position)
 
 
 def answer_explain(

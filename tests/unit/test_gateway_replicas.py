@@ -6,6 +6,8 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.answers import answer_list, answer_unchanged, answer_watch
 from gateway.model import Held, ReadModel
@@ -178,6 +180,17 @@ async def test_no_older_state_comes_after_that_of_the_newest_page() -> None:
     assert seen == ["n1@7", "n2@3", "listed", "n0 deleted@6", "n1@7", "n2@8"]
 
 
+async def test_a_watch_at_a_replica_that_is_behind_keeps_its_place() -> None:
+    # given a reader that has seen n1 at 4
+    writes = [("n1", True), ("n2", True), ("n1", True), ("n1", True), ("n2", True)]
+
+    # when a replica that is behind has no changes, and has read one more write by the next query
+    seen, _ = await follow(writes, [(0, 2), (0, 2), (0, 4), (1, 2), (1, 3), (1, 5)])
+
+    # then n1 does not go back to 3
+    assert seen == ["n1@1", "n2@2", "listed", "n1@4", "n2@5"]
+
+
 async def test_the_revision_of_another_read_model_lets_the_watch_expire() -> None:
     # given a page of a read model, and one of another that begins again
     revisions = Revisions().include("old-9").include("new-3")
@@ -215,3 +228,41 @@ async def test_changes_are_complete_from_before_the_clusters_are_listed() -> Non
     # then its Node comes as a change
     assert replicas.asked == ["List nodes", "List clusters", *["Watch nodes"] * 3]
     assert seen == ["listed", "acme.prod.n2@2"]
+
+
+NAMES = st.sampled_from(["n1", "n2"])
+STEPS = st.tuples(st.integers(0, 2), st.integers(0, 3))
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.integers(0, 3).map(bool)), min_size=6, max_size=16),
+    st.lists(st.integers(0, 9), min_size=3, max_size=3),
+    st.lists(STEPS, max_size=25),
+)
+async def test_a_reader_never_goes_back_and_misses_nothing(
+    writes: list[Write], read: list[int], steps: list[tuple[int, int]]
+) -> None:
+    # given replicas that read the writes at different times, and answer in any order
+    script = list[tuple[int, int]]()
+    for replica, count in steps:
+        read[replica] += count
+        script.append((replica, min(read[replica], len(writes))))
+
+    # when a reader lists, and follows the changes until a replica has shown them all
+    script += [(0, len(writes))] * (len(writes) + 8)
+    seen, replicas = await follow(writes, script)
+
+    # then its place does not go back, and nothing that it sees is older than before
+    assert replicas.revisions == sorted(replicas.revisions)
+    newest, known = dict[str, int](), dict[str, str]()
+    for change in seen:
+        what, _, at = change.partition("@")
+        name = what.removesuffix(" deleted")
+        assert int(at or 0) >= newest.get(name, 0)
+        newest[name], known[name] = int(at or 0), change
+
+    # and it knows the Nodes that a list shows in the end
+    listed = replicas.models[0].contents("nodes", "acme")
+    assert sorted(each for name, each in known.items() if each.startswith(f"{name}@")) == [
+        show(Object(key.removeprefix("prod."), json.loads(node), 0)) for key, node in listed
+    ]
