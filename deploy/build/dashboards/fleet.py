@@ -361,9 +361,9 @@ USAGE: Final = Section(
         table(
             "Node-hours of this month",
             "Since the month began, in UTC. Used: a workload ran. Idle: none did. Lost: none "
-            "could, for a cause of the Node's own. Not billable: Nodes that booted, or were "
-            "reserved for the control plane. `nodepool usage` counts any time; shared/USAGE.md "
-            "says more.",
+            "could, because the Node was cordoned, rebooted, verified or preempted. Not billable: "
+            "Nodes that booted, or were reserved for the control plane. `nodepool usage` counts "
+            "any time; shared/USAGE.md says more.",
             {
                 title: node_hours(uses, "org, instance_type")
                 for title, uses in (

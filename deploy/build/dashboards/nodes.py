@@ -58,7 +58,7 @@ GLANCE: Final = Section(
     [
         stat(
             "Unhealthy Nodes",
-            "Nodes that are cordoned for a cause of their own, now.",
+            "Nodes that are cordoned for a problem, for their rack, or by a command, now.",
             f"sum({_UNHEALTHY})",
             steps=ANY_IS_A_WARNING,
             empty="none",

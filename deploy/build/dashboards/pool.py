@@ -118,7 +118,7 @@ NOW: Final = Section(
         ),
         stat(
             "Unhealthy",
-            "Nodes cordoned for a cause of their own.",
+            "Nodes cordoned for a problem, for their rack, or by a command.",
             f"sum({_of(metrics.UNHEALTHY_NODES, 'cause')})",
             steps=ANY_IS_A_WARNING,
             empty="none",
