@@ -159,8 +159,8 @@ class Machine:
     wipe: the number of its last wipe that has begun.
     wipe_minutes: how long this wipe may take.
     wipe_due: when this wipe has failed; None if no wipe is under way.
-    wait_due: when its next wipe has failed, because it could not begin; None if no wipe is
-        awaited, or nothing but its turn keeps it from its wipe.
+    wait_due: when its next wipe has failed, because it could not begin; None if the machine
+        awaits no wipe, or waits only for its turn.
     wipe_end: what was said of the end of this wipe: empty for success, a cause, None for nothing.
     assignment: the number of its current or last stay; 0 before the first.
     stay: its current stay.

@@ -115,12 +115,13 @@ def _report_wipe(
 
 
 def _find_failed_wait(machine: Machine, now: datetime) -> str:
-    """Return why the next wipe of a machine has failed before it began; empty if it has not.
+    """Return why a wipe has failed before it began; empty if no wipe has failed.
 
     A machine on which people work has no time to wait, because they may work for days.
     """
     if machine.awaits_wipe and machine.is_maintained:
-        return f"it could not begin, and begins once this ends: {find_outage(machine, now)}"
+        why = find_outage(machine, now)
+        return f"it could not begin; after the maintenance the machine is checked and wiped: {why}"
     if machine.wait_due is not None and machine.wait_due <= now:
         why = find_outage(machine, now) or "its controller was not read"
         return f"it could not begin in time; {why}"

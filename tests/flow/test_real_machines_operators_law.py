@@ -225,7 +225,7 @@ def find_unwanted(site: Site) -> list[Message]:
 
 
 def find_late_answers(site: Site) -> list[datetime]:
-    """The moments of the requests to wipe without an answer in time, even where people work.
+    """Return the moments of the requests to wipe without an answer in time, even in maintenance.
 
     A wipe may begin as late as it may take, and takes as long again; it waits for no other machine.
     """

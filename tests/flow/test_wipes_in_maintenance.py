@@ -52,8 +52,8 @@ def test_a_machine_in_maintenance_that_has_to_be_wiped_is_out_of_service_until_t
     assert (moved.machine, moved.state, moved.cause) == (
         NAME,
         MachineState.ZAP_FAIL,
-        "its wipe has failed: it could not begin, and begins once this ends: "
-        "it is in maintenance: new fan",
+        "its wipe has failed: it could not begin; after the maintenance the machine is checked and "
+        "wiped: it is in maintenance: new fan",
     )
 
     # and its power is not touched, however long people work
@@ -120,11 +120,11 @@ def test_a_wipe_that_does_not_end_in_maintenance_has_its_time_and_names_the_work
     )
 
 
-# What it means for those who wait for machines.
+# NodePools and operators that wait for machines.
 
 
 def a_cell(*names: str) -> Site:
-    """A cell with these machines and a cluster that may have them."""
+    """Return a cell with these machines and a cluster that may have them."""
     site = Site(others=[each for each in services() if each.name != "metal"])
     site.world.send(RegisterCluster(org=ORG, cluster=CLUSTER, zone=ZONE))
     site.world.send(SetQuota(org=ORG, zone=ZONE, instance_type=H100, limit=len(names)))
