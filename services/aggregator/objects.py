@@ -59,7 +59,7 @@ class NodePoolObject:
     current: how many of its Nodes have joined, without the Nodes that are reserved for the control
         plane.
     granted: how many Nodes its quota allows.
-    beyond: how many Nodes the control plane gave back beyond that.
+    beyond: how many Nodes the control plane gave back beyond its grant.
     is_capped: whether it scales down to its grant because of them, as its target does not fit.
     domains: the number of its current Nodes in each NVLink domain, if its type comes in racks.
     lost: the domains of its machines that went to triage from a rack and are not its Nodes again,
@@ -161,17 +161,23 @@ class NodePoolObject:
 
     @property
     def grant(self) -> int:
-        """How many Nodes it is granted: as many as its quota allows, but no fewer than it has."""
+        """Return the larger of its grant and its Nodes, including the Nodes beyond the grant."""
         return max(self.granted, self.held)
 
     @property
     def kept(self) -> int:
-        """How many Nodes of its grant it keeps: without those that the control plane gave back."""
+        """Return the larger of its grant and its Nodes.
+
+        The Nodes that the control plane gave back beyond the grant do not count.
+        """
         return max(self.granted, self.held - self.beyond)
 
     @property
     def wanted(self) -> int:
-        """How many Nodes it wants to keep: its target, or less if it has more than its grant."""
+        """Return how many Nodes it wants to keep.
+
+        That is its target, or less if it has more Nodes than its grant.
+        """
         has_more = self.is_capped and self.kept < self.held
         return min(self.spec.target, self.kept) if has_more else self.spec.target
 
@@ -191,7 +197,7 @@ class NodePoolObject:
 
     @property
     def at_target(self) -> AtTarget:
-        """How the Nodes that have joined compare with the target, or with the Nodes to keep.
+        """Return how the Nodes that have joined compare with the target, or the Nodes to keep.
 
         `aggregator.verdicts` shows InternalError instead while an error stands. While the NodePool
         is being deleted, NodesRemoved shows the error, and AtTarget stays PendingDelete.

@@ -96,7 +96,7 @@ def apply_verdict(
 
 
 def _with_grant(pool: NodePoolObject, event: on.QuotaChecked, context: Context) -> NodePoolObject:
-    """Return the NodePool with a grant, and with the Nodes that are too many for it."""
+    """Return the NodePool with the grant of a verdict, and its number of Nodes beyond the grant."""
     is_capped = event.beyond > 0 and event.reason is not Quota.UNDER
     grant = event.granted, event.beyond, is_capped
     if grant == (pool.granted, pool.beyond, pool.is_capped):

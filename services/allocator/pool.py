@@ -88,9 +88,10 @@ class Pool(Claimant):
 
     @property
     def target(self) -> int:
-        """How many Nodes it wants; 0 once it is being deleted.
+        """Return how many Nodes it wants; 0 once it is being deleted.
 
-        It wants no more than its grant if the control plane has given back Nodes beyond that.
+        It wants no more than its grant if the control plane has given back Nodes beyond its
+        grant.
         """
         if self.stage is not Stage.ACTIVE:
             return 0

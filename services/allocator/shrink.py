@@ -171,7 +171,7 @@ def _begun(pool: Pool, count: int, cause: str) -> on.CWNodePoolRemoveNodes:
 
 
 def _name_grant(pool: Pool) -> str:
-    """Return the grant that it has too many Nodes for; nothing if they are above its target."""
+    """Return a clause on the grant that the Nodes exceed; empty if they exceed the target."""
     if pool.target == pool.spec.target:
         return ""
     return f"; the control plane gave back Nodes beyond the grant of {pool.target}"

@@ -111,7 +111,7 @@ class Pool:
     waiting: the Pods that wait for a Node of the NodePool.
     ledger: the limit that the NodePool counts against.
     granted, beyond: how many Nodes quota grants, and how many Nodes the control plane gave back
-        beyond that, as last published.
+        beyond its grant, as last published.
     is_over: whether the target was above the limit when quota checked this generation.
     asked: the target that the autoscaler has requested; 0 once quota has checked the target.
     losses: the missing Nodes that it came to lack after `short_since`, in the order of their

@@ -34,12 +34,12 @@ class Ledger:
         NodePool with the longest wait comes first.
     unchecked: NodePools that need a verdict: their version is new, the limit was deleted, or their
         grant does not cover their Nodes.
-    exceeding: NodePools whose grant must still shrink to the Nodes that they hold, because the
-        limit was lowered below the number of reserved Nodes.
+    exceeding: NodePools whose grant must still shrink to their entitled Nodes, because the limit
+        was lowered below the number of reserved Nodes.
     returning: how many Nodes each NodePool in line gives back, once its grant is confirmed.
     returned: the sum of `returning`.
-    own_room: how many of the used Nodes are room for the target of one NodePool alone, as it has
-        Nodes that came back to it and that no grant covers.
+    own_room: how much of `used` is for Nodes that came back to each NodePool and that no grant
+        covers; only the target of that NodePool may use this room.
     """
 
     limit: int | None = None
@@ -78,7 +78,7 @@ class Ledger:
         A target that needs more Nodes than its NodePool keeps fits only if no NodePool that waits
         longer fits after all Nodes are given back. So the order in which grants are confirmed
         decides nothing. If it needs its `own_room`, a NodePool that waits longer comes first if it
-        fits once the Nodes there are gone.
+        fits once the Nodes that take this room are gone.
         """
         if self.limit is None:
             return False
@@ -96,7 +96,7 @@ class Ledger:
         return first is not None and places[first] < places.get(pool.key, self.waiting.tail)
 
     def _first(self, room: int) -> PoolKey | None:
-        """Return the first NodePool in line that fits, each with its `own_room`."""
+        """Return the first NodePool in line that fits; each NodePool may use its `own_room`."""
         firsts = [key for key in self.own_room if self._fits_with_own(key, room)]
         first = self._first_for_all(room)
         if first is not None:
@@ -104,7 +104,7 @@ class Ledger:
         return min(firsts, key=self.waiting.places.__getitem__, default=None)
 
     def _fits_with_own(self, key: PoolKey, room: int) -> bool:
-        """Return whether a NodePool fits with its `own_room`, and none before it does."""
+        """Return whether a NodePool fits with its `own_room`, and no NodePool before it fits."""
         if not self.waiting.takes_part(key):
             return False
         own = self.own_room[key] + self.returning.get(key, 0)

@@ -46,14 +46,14 @@ class Pool:
         order; the last grant is how many Nodes the NodePool may have.
     held: how many Nodes it has, without the Nodes in `away`.
     away: its Nodes that are reserved for the control plane, each with its assignment.
-    beyond: how many of its Nodes came back from the control plane when no Node was reserved for
-        them. They count against the limit, but no grant grows because of them.
+    beyond: how many of its Nodes came back from the control plane and are more than any grant
+        covers. These Nodes count against the limit, and no grant grows because of them.
     reserved: how many Nodes count against the limit for it, as published last.
     reason, message: the verdict that was published last; no reason before the first verdict.
     warned: the content of the last warning; None while it is within the limit.
     fault: why its last check failed; empty if the check succeeded.
-    shrinks: whether its grant must still shrink to the Nodes that it holds, because its check
-        failed when the limit was lowered below the number of reserved Nodes.
+    shrinks: whether its grant must still shrink to its entitled Nodes, because its check failed
+        when the limit was lowered below the number of reserved Nodes.
     former: another limit that an earlier NodePool of this name counted against; None if there is
         no such limit, or once its release is published.
     created: when it was created.
@@ -96,14 +96,14 @@ class Pool:
     def covered(self) -> int:
         """Return how many Nodes it may have under any limit, since no grant grows.
 
-        These are the Nodes that it has, and those that replace its lost Nodes up to its grant,
-        unless its grant must shrink.
+        These are the Nodes that a grant covers, and those that replace its lost Nodes up to its
+        grant, unless its grant must shrink.
         """
         return self.entitled if self.shrinks else max(self.granted, self.entitled)
 
     @property
     def entitled(self) -> int:
-        """Return how many Nodes it has without those that are `beyond`: a grant covers these."""
+        """Return how many of its Nodes a grant covers: all that are not `beyond`."""
         return self.held - self.beyond
 
     @property
@@ -150,7 +150,8 @@ class Pool:
         """Return whether it wants to keep Nodes that its grant does not cover.
 
         The allocator may have assigned these Nodes by an earlier grant, before it acknowledged a
-        smaller grant. Or these Nodes were reserved for the control plane, and count again.
+        smaller grant. Or these Nodes were reserved for the control plane, and count again. Or these
+        Nodes are `beyond`, and a verdict has to name them.
         """
         if not self.eligible:
             return False
@@ -168,8 +169,8 @@ class Pool:
     def own_room(self) -> int:
         """Return how many Nodes are reserved for Nodes that are `beyond`.
 
-        These are room for its own target. For other NodePools they are no room before they are
-        gone, since they may stay as long as workloads run there.
+        This room is for its own target. Other NodePools cannot use this room while the Nodes stay,
+        which may be as long as workloads run there.
         """
         if not self.beyond or not self._is_checked:
             return 0

@@ -151,7 +151,7 @@ def _fold_node_count(
     if pool is None or after is None or after is pool:
         return state
     state = _recheck_uncovered(state, after, context)
-    # A target that no longer exceeds the number of Nodes fits, at any place in line.
+    # A target that is covered now fits, at any place in line.
     return _schedule_ledger(state, after.ledger) if after.lacks != pool.lacks else state
 
 

@@ -12,13 +12,14 @@ from quota.pool import Pool
 def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
     """Return the verdict that grants the whole target if it fits, or else the kept Nodes.
 
-    If the limit was lowered below the reserved Nodes, the grant is no more than the NodePool holds.
+    If the limit was lowered below the reserved Nodes, the grant is no more than the entitled Nodes.
     A target that is covered fits any limit, whatever the reason for the check.
     """
     others = ledger.used - pool.reserved
     covered = pool.entitled if pool.key in ledger.exceeding else pool.covered
     fits = ledger.limit is not None and (pool.target <= covered or ledger.fits(pool))
     granted = pool.target if fits else min(pool.kept, covered)
+    beyond = min(pool.beyond, max(0, pool.held - granted))
     is_same = bool(pool.grants) and granted == pool.granted and not pool.withdrawn
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaChecked(
@@ -31,20 +32,18 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         instance_type=instance_type,
         limit=ledger.limit,
         used=others + max(pool.reserved, pool.held, granted),
-        message=HEALTHY[Quota.UNDER] if fits else _explain(pool, ledger, others, granted),
+        message=HEALTHY[Quota.UNDER] if fits else _explain(pool, ledger, others, granted, beyond),
         number=pool.number if is_same else pool.number + 1,
-        beyond=_count_beyond(pool, granted),
+        beyond=beyond,
     )
 
 
-def _count_beyond(pool: Pool, granted: int) -> int:
-    """Return how many Nodes that the control plane gave back are beyond the grant."""
-    return min(pool.beyond, max(0, pool.held - granted))
+def _explain(pool: Pool, ledger: Ledger, others: int, granted: int, beyond: int) -> str:
+    """Return why the target does not fit.
 
-
-def _explain(pool: Pool, ledger: Ledger, others: int, granted: int) -> str:
-    """Return why the target does not fit, and what becomes of Nodes that were given back."""
-    text, beyond = _over(pool, ledger, others), _count_beyond(pool, granted)
+    Return also that the NodePool scales down if Nodes were given back `beyond` the grant.
+    """
+    text = _over(pool, ledger, others)
     if not beyond:
         return text
     count = f"{format_count(beyond)} beyond the grant of the NodePool"

@@ -2,8 +2,7 @@
 
 A registered Node cannot be used while there is a cause for its cordon, which may be its rack, while
 it is rebooted or verified, and from the beginning of its preemption. Each second counts once, for
-the first cause.
-Later causes count nothing until the Node can be used again, or is deleted.
+the first cause. Later causes count nothing until the Node can be used again, or is deleted.
 
 The number of series is bounded. Each NodePool has up to 13 series for the causes of cordons, and
 up to 2 for the stages of preemptions; a cause or a stage without a Node has no series. Each

@@ -65,9 +65,9 @@ def failure_of(message: str) -> str:
 
 
 def cordon_label(cause: str) -> str:
-    """Return the first cause of a cordon, the Node's own or its rack, as metrics name it.
+    """Return the first cause of a cordon as metrics name it.
 
-    `Other` for an unknown cause.
+    The cause may be a rack, and is `Other` if unknown.
     """
     first = cause.partition(",")[0]
     name = first.partition(" ")[0]  # A rack is followed by its NVLink domain.

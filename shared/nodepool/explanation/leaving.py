@@ -132,8 +132,8 @@ def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
 def has_quota_for_all(facts: Facts) -> bool:
     """Return whether quota would grant a target of all Nodes that a NodePool has.
 
-    Its quota covers Nodes above its target, but no Node that the control plane gave back beyond its
-    grant: such a Node is within the limit, or leaves.
+    Quota covers Nodes above the target. A Node that the control plane gave back beyond the grant is
+    covered only if it fits the limit.
     """
     limit = facts.limit
     if facts.wanted < facts.target:

@@ -77,7 +77,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
 
 
 def _unblock(facts: Facts, blocked: list[NodeFacts], leaving: list[NodeFacts]) -> Iterator[Remedy]:
-    """Yield what lets the Nodes go that Pods block, but no unhealthy Node that would be missed."""
+    """Yield how to end the Pods that block; keep unhealthy Nodes that nothing would replace."""
     current = sum(node.registered and not node.reserved for node in leaving)
     is_short = facts.current - current < facts.wanted
     cause = gets_none(facts) if is_short else ""

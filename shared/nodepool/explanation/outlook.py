@@ -122,7 +122,7 @@ def find_losing_peer(facts: Facts) -> str:
 
 
 def stays_usable(facts: Facts) -> bool:
-    """Return whether a Node that comes back to a NodePool stays, and no other one leaves for it.
+    """Return whether a Node that comes back stays and no other Node leaves in its place.
 
     A valid NodePool with as many Nodes as its grant, or with full racks, scales down to its grant
     again. No Node gives way for a spot NodePool, but those of other organisations cannot be told

@@ -55,7 +55,7 @@ class AddMachines:
     """Add free machines of the NodePool's type to its zone.
 
     domain: the NVLink domain of the machines; empty for machines without one.
-    in_racks: whether each rack of them has an NVLink domain of its own instead.
+    in_racks: whether the machines are whole racks, each with a new NVLink domain.
     """
 
     count: int

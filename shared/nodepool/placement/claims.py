@@ -19,8 +19,9 @@ from nodepool.state.values import replace
 class Grant(NamedTuple):
     """How many Nodes quota grants, for which generation, and the number of the grant.
 
-    beyond: how many Nodes the NodePool had beyond the grant, as the control plane gave them back;
-        0 if its whole target is granted, so that a higher target keeps Nodes until it is judged.
+    beyond: how many Nodes the NodePool had beyond the grant because the control plane gave these
+        Nodes back; 0 if the whole target is granted, so that a higher target keeps Nodes until
+        quota judges the target.
     """
 
     generation: int

@@ -46,8 +46,8 @@ class QuotaChecked(Event, OfPool):
     zone, instance_type, limit: the limit that applies; no number where none was set.
     used: how many Nodes of all NodePools count against the limit.
     message: the message of the condition.
-    beyond: how many Nodes it has beyond its grant because the control plane gave them back. It
-        scales down to its grant, unless the reason is Under: then it scales down to its target.
+    beyond: how many Nodes the NodePool has beyond its grant because the control plane gave these
+        Nodes back. The NodePool scales down to its grant, or to its target if the reason is Under.
     """
 
     speaker: ClassVar[str] = "quota"
