@@ -119,7 +119,9 @@ def archived(archive: Path) -> list[dict[str, Any]]:
 
 
 async def audit(connection: Connection, archive: Path) -> int:
-    """Assert that an archive holds each message of the log up to its end once; return how many.
+    """Assert that an archive holds each message of the log once, up to the end of the archive.
+
+    Return the number of these messages.
 
     Services that are quiet commit now and then, so the log may go on after the archive ends.
     """

@@ -13,24 +13,26 @@ from support.world_harness import WorldHarness
 
 
 def lend(world: WorldHarness, node: str, pool: str = "train") -> None:
-    """A Node is reserved for the control plane, and another one takes its place."""
+    """Reserve a Node for the control plane, so that another Node takes its place."""
     world.command_node("ReserveNode", pool, node, reservedDesired="control-plane")
     world.pass_time(minutes=1)
 
 
 def take_back(world: WorldHarness, node: str, pool: str = "train") -> None:
-    """A Node is reserved for the organisation again."""
+    """Reserve a Node for the organisation again."""
     world.command_node("ReserveNode", pool, node, reservedDesired=ORG)
     world.pass_time(minutes=1)
 
 
-def used(world: WorldHarness) -> object:
-    """How many Nodes count against the limit."""
-    return world.documents("quotas")[f"{ORG}/{ZONE}/{H100}"]["used"]
+def used(world: WorldHarness) -> int:
+    """Return how many Nodes count against the limit."""
+    count = world.documents("quotas")[f"{ORG}/{ZONE}/{H100}"]["used"]
+    assert isinstance(count, int)
+    return count
 
 
 def given_a_busy_node_above_the_grant(world: WorldHarness, **lifecycle: object) -> None:
-    """A limit of 3, and a NodePool that wants 4 Nodes: with n1, which came back, 4 work."""
+    """Make a NodePool with a limit of 3 that wants 4 Nodes: with n1, which came back, 4 work."""
     world.given_data_center(machines=8, quota=3)
     world.apply("train", 3, lifecycle=lifecycle)
     lend(world, "n1")
@@ -71,20 +73,20 @@ def test_no_node_that_comes_back_raises_a_grant_beyond_the_limit(world: WorldHar
 
 
 def test_a_node_that_comes_back_overtakes_no_nodepool_that_waits(world: WorldHarness) -> None:
-    # given a NodePool that waits for quota, and then another one, to which a Node comes back
+    # given a NodePool that waits for quota, and then another NodePool, to which a Node comes back
     world.given_data_center(machines=9, quota=3)
     world.apply("train", 3)
     world.apply("serve", 1)
     lend(world, "n1")
     world.scale("train", 4)
 
-    # when the limit is raised by what the first one lacks, before that Node has left
+    # when the limit is raised by what the first NodePool lacks, before that Node has left
     with world.paused("allocator"):
         world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
         world.given_quota(4)
         message = world.condition("train", "Quota")
 
-    # then that one gets it
+    # then the NodePool that waited first gets the room
     assert message == (
         "False Over: targetNodes 4 fits quota 4 for gd-8xh100ib-i128, but a NodePool that has "
         "waited longer comes first; the control plane gave back 1 Node beyond the grant of the "
@@ -240,11 +242,11 @@ def test_a_node_above_a_grant_delays_no_nodepool_that_waits_for_other_room(
     world.apply("large", 2)
     world.apply("small", 1)
 
-    # when the limit has room for the Node and for the smaller of them
+    # when the limit has room for the Node and for `small`
     world.scale("train", 6)
     world.given_quota(5)
 
-    # then that one is served, and the other one is passed over
+    # then `small` is served, and `large` is passed over
     assert [world.granted_nodes(pool) for pool in ("train", "large", "small")] == [3, 0, 1]
     assert used(world) == 5
 
@@ -252,7 +254,7 @@ def test_a_node_above_a_grant_delays_no_nodepool_that_waits_for_other_room(
 def test_a_nodepool_with_a_node_above_its_grant_is_passed_over_by_no_room_that_fits_it(
     world: WorldHarness,
 ) -> None:
-    # given a busy Node above a grant, and a NodePool that has waited longer than this one
+    # given a busy Node above a grant, and `large`, which has waited longer than `train`
     world.given_data_center(machines=9, quota=3)
     world.apply("train", 3)
     lend(world, "n1")
@@ -264,10 +266,10 @@ def test_a_nodepool_with_a_node_above_its_grant_is_passed_over_by_no_room_that_f
         world.command_node("ReserveNode", "train", "n1", reservedDesired=ORG)
         world.run_pod("n1")
 
-    # when the limit has too little room for that one, and enough for this one
+    # when the limit has too little room for `large`, and enough for `train`
     world.given_quota(6)
 
-    # then this one is served
+    # then `train` is served
     assert [world.granted_nodes(pool) for pool in ("train", "large")] == [5, 0]
     assert used(world) == 5
 

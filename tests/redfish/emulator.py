@@ -18,7 +18,7 @@ from testbed.ports import free_port
 START_S = 30.0
 PAUSE_S = 0.05
 SYSTEMS = 500
-"""More than all tests need that one process runs."""
+"""More machines than all tests in one process need."""
 # Its machines take a random time from 1 to 11 seconds to switch; here it is the shortest.
 PROGRAM = """
 import random

@@ -132,7 +132,8 @@ class AllocatorPool:
     number: the number of that grant.
     outstanding: the largest grant that was not given back yet.
     held: how many Nodes it has.
-    most: how many Nodes it keeps at most, if the control plane gave back others; None for no bound.
+    most: how many Nodes it keeps at most, if the control plane gave back Nodes beyond its grant;
+        None for no bound.
     """
 
     uid: str = ""
@@ -173,7 +174,7 @@ class AllocatorModel:
 
     lent: the Nodes that are reserved for the control plane by their numbers, each with the name and
         the uid of its NodePool.
-    back: those of them that are given back, and which the allocator does not count yet.
+    back: the lent Nodes that were given back and that the allocator does not count yet.
     numbers: the number of each Node that is lent.
     """
 

@@ -177,17 +177,17 @@ class Lending(Interleaving):
     """
 
     def lend(self, pool: str, number: int) -> None:
-        """So many Nodes of the NodePool are reserved for the control plane."""
+        """Reserve so many Nodes of the NodePool for the control plane."""
         for _ in range(number):
             self.log.extend(self.allocator.lend(pool))
 
     def take_back(self, pool: str, number: int) -> None:
-        """So many Nodes of the NodePool are given back."""
+        """Reserve so many Nodes of the NodePool for the organisation again."""
         for _ in range(number):
             self.log.extend(self.allocator.take_back(pool))
 
     def rest(self, _pool: str, _number: int) -> None:
-        """Both read all, and the allocator assigns and removes what it may."""
+        """Let both services read all messages, and the allocator assign and remove what it may."""
         while self.advance():
             for name in POOLS:
                 self.assign(name, 1)

@@ -74,8 +74,8 @@ class Group:
     shrinks_from: how many Nodes its last removal began with, at least `level`; 0 once it is scaled
         down.
     removed: how many Nodes left in the removal under way; None while there is none.
-    most: how many it may keep at most, as the control plane gave back more than its grant; None if
-        its target alone says how many.
+    most: how many it may keep at most, as the control plane gave back Nodes beyond its grant; None
+        if its target alone says how many.
     places: how many Nodes it may be assigned: those it requested and those that a scale-up kept,
         without those it removed itself.
     grown: the NVLink domains of the Nodes that the step under way has assigned it.

@@ -12,9 +12,9 @@
   its grant covers, which replaces lost Nodes, unless the grant must shrink.
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
 * A grant covers what its NodePool holds, once the allocator uses no larger grant any more. Nodes
-  that come back from the control plane when none is reserved for them count against the limit, but
-  no grant grows for them, unless the target fits. A verdict names them. A grant grows
-  for those that fill up its last rack, since only whole racks leave.
+  that come back from the control plane while no grant covers them count against the limit, but no
+  grant grows for them, unless the target fits. A verdict names them. A grant grows for Nodes that
+  fill up its last rack, since only whole racks leave.
 * An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
 * The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
   NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
@@ -22,7 +22,7 @@
 * A NodePool may wait and give Nodes back, which the allocator has not acknowledged yet. A NodePool
   that needs more than it keeps is granted nothing while a NodePool that waits longer fits once all
   are given back. So the order of the acknowledgements decides nothing. The Nodes above its grant
-  are such Nodes for itself; another NodePool does not count on them.
+  count as given back for this NodePool only; another NodePool does not count on them.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"

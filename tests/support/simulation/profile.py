@@ -66,7 +66,7 @@ class Profile:
     reads: how many entries a replica reads in one step.
     racks: whether there is a cluster whose machines come in racks.
     domains: whether those racks have an NVLink domain each.
-    loose: whether the machines of the first three of those racks have none.
+    lacks_domains: whether the machines of the first three racks have no NVLink domain.
     rack_limits: what their limit is drawn from.
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
@@ -89,7 +89,7 @@ class Profile:
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
     domains: bool = False
-    loose: bool = False
+    lacks_domains: bool = False
     rack_limits: tuple[int, ...] = (36, 54)
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
@@ -159,7 +159,7 @@ FEW_RACKS = replace(
 """NodePools want more racks than there are."""
 LENT_RACKS = replace(
     FEW_RACKS,
-    loose=True,
+    lacks_domains=True,
     rack_limits=(36, 72, 144),
     actions={
         **FEW_RACKS.actions,

@@ -24,7 +24,7 @@ class Racks:
 
     def add_first(self) -> None:
         """Adds three racks, and a domain of which a machine is missing."""
-        self._add({"count": 3 * SIZE, "inRacks": not self.profile.loose})
+        self._add({"count": 3 * SIZE, "inRacks": not self.profile.lacks_domains})
         self._add({"count": SIZE - 1, "labels": {DOMAIN: "short"}})
 
     def add(self) -> None:
