@@ -19,7 +19,7 @@ from faults.redecide import differences
 from faults.replay import faults_at_rest, replayed
 from faults.report import Report, keep
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.log import LogId
+from nodepool.contract.log import Entry, LogId
 from nodepool.local.binary import find_server
 from nodepool.nats.log import api
 from nodepool.nats.log.reader import Reader
@@ -95,14 +95,11 @@ class _Run:
                 await self._act(seconds, background[2])
                 await _cancelled(background[2])
                 await self._mend()
-                await self._calm(connection)
+                await self._judge(connection)
                 self._note_errors(background)
             finally:
                 for task in background:
                     await _cancelled(task)
-            await self._reread(connection)
-            self._audit()
-            await self._compare(connection)
             # Time passes in the replay then, so it comes last.
             rest = faults_at_rest(self._replay, self._auditor, self._load.sent)
             self._report.violations += rest
@@ -171,7 +168,8 @@ class _Run:
                     with suppress(*FAULTS):
                         if await api.last_position(connection, STREAM) == self._auditor.position:
                             break
-        self._report.quiet_after_s = round(loop.time() - began - QUIET_S, 1)
+        took = round(loop.time() - began - QUIET_S, 1)
+        self._report.quiet_after_s = self._report.quiet_after_s or took
 
     def _progress(self) -> int:
         """How many messages were read, commit records left out."""
@@ -187,34 +185,51 @@ class _Run:
             if text:
                 self._report.violations.append(f"{process.name} wrote: {text[-2000:]}")
 
-    async def _reread(self, connection: Connection) -> None:
-        """Has the audit go by what the log holds, which is to be what every server holds."""
-        live = tuple(self._log.entries)
-        for number, copy in enumerate(await copies(connection)):
-            if difference := lost(live, copy):
-                self._report.violations.append(f"the copy of server {number}: {difference}")
-            self._log.entries[:] = copy
+    async def _judge(self, connection: Connection) -> None:
+        """Note what is wrong once all is quiet; judge again if time has passed for some deadline.
 
-    def _audit(self) -> None:
-        entries = self._log.entries
+        On a slow machine the judgement takes so long that machines have failed to boot meanwhile.
+        """
+        await self._calm(connection)
+        while True:
+            known = self._progress()
+            copy, found = await self._reread(connection)
+            found += self._audit(copy)
+            found += await self._compare(connection)
+            if not found:
+                return
+            await self._calm(connection)
+            if self._progress() == known:
+                self._report.violations += found
+                return
+
+    async def _reread(self, connection: Connection) -> tuple[Sequence[Entry], list[str]]:
+        """Return what the log holds, and what is wrong if a server holds something else."""
+        live = tuple(self._log.entries)
+        every = await copies(connection)
+        wrong = [(number, lost(live, copy)) for number, copy in enumerate(every)]
+        return every[-1], [f"the copy of server {number}: {each}" for number, each in wrong if each]
+
+    def _audit(self, entries: Sequence[Entry]) -> list[str]:
+        """Return what is wrong with the log, which is replayed for what follows."""
         missing = [n for n, entry in enumerate(entries, 1) if entry.position != n][:1]
-        if missing:
-            self._report.violations.append(f"the log has a gap at {missing}")
+        wrong = [f"the log has a gap at {missing}"] if missing else []
         self._replay = replayed(services(), entries, self._log.id)
         for service in services():
-            self._report.violations += list(differences(service, entries, self._log.id))[:3]
+            wrong += list(differences(service, entries, self._log.id))[:3]
+        return wrong
 
-    async def _compare(self, connection: Connection) -> None:
-        """The read model has to show what the replayed state says, object by object.
+    async def _compare(self, connection: Connection) -> list[str]:
+        """Return what the read model shows otherwise than the replayed state, object by object.
 
         A writer that was refused while there was no leader tries again after a pause.
         """
         end = asyncio.get_running_loop().time() + SHOWN_S
         while wrong := await self._wrong(connection):
             if asyncio.get_running_loop().time() > end:
-                self._report.violations += wrong
                 break
             await asyncio.sleep(1)
+        return wrong
 
     async def _wrong(self, connection: Connection) -> list[str]:
         """What the read model shows otherwise than the replayed state says it."""
