@@ -173,7 +173,9 @@ def _build_changes(
         for change in items
     )
     shown = _revision(model, bucket, revision)
-    return b'{"position":%d,"revision":%b,"changes":[%b]}' % (position, shown, changes)
+    newest = _revision(model, bucket, model.rooms[bucket].revision)
+    answer = b'{"position":%d,"revision":%b,"newest":%b,"changes":[%b]}'
+    return answer % (position, shown, newest, changes)
 
 
 def _key(change: Change) -> bytes:

@@ -17,7 +17,7 @@ from nodepool.client.asking import Asker, Reply
 from nodepool.client.errors import Refused
 from nodepool.client.gateway_objects import GatewayObjects
 from nodepool.client.objects import Listed, Object
-from nodepool.client.revisions import Revisions, position_in
+from nodepool.client.revisions import EXPIRED, Revisions, position_in
 from nodepool.client.session import Session
 from nodepool.contract.documents import text
 from nodepool.contract.queries import List, Watch, query_in
@@ -191,12 +191,24 @@ async def test_a_watch_at_a_replica_that_is_behind_keeps_its_place() -> None:
     assert seen == ["n1@1", "n2@2", "listed", "n1@4", "n2@5"]
 
 
+async def test_an_answer_that_is_full_shows_nothing_older_than_the_newest_page() -> None:
+    # given a reader whose only page knows n1 at 2, and a replica that is behind that page
+    writes = [("n1", True), ("n1", True), ("n2", True), ("n1", True)]
+
+    # when that replica knows n1 at 1, and an answer of another one ends before n1 at 4
+    seen, _ = await follow(writes, [(2, 3), (0, 0), (0, 1), (2, 4), (2, 4), (2, 4)])
+
+    # then n1 does not go back to 1
+    assert seen == ["n1@2", "listed", "n2@3", "n1@4"]
+
+
 async def test_the_revision_of_another_read_model_lets_the_watch_expire() -> None:
     # given a page of a read model, and one of another that begins again
     revisions = Revisions().include("old-9").include("new-3")
 
-    # then the watch begins at the first, which the new one refuses
-    assert revisions == Revisions("old-9", "old-9")
+    # then the watch begins nowhere, whichever came first
+    assert revisions == EXPIRED
+    assert Revisions().include("new-3").include("old-9").include("new-4") == EXPIRED
 
 
 async def test_a_list_that_comes_again_shows_all_that_the_log_has() -> None:

@@ -150,9 +150,11 @@ class ModelReader:
         if self._connection is None:
             return refusal
         try:
-            return await api.last_position(self._connection, STREAM)
+            end = await api.last_position(self._connection, STREAM)
         except (InDoubt, ServerRefusal, NatsError, OSError):
             return refusal
+        self._log_end = max(end, self._log_end)
+        return end
 
     async def show(self, bucket: Bucket, position: int, timeout_s: float) -> Refusal | None:
         """Wait until the model shows the log up to a position; return a refusal if that fails.

@@ -50,11 +50,15 @@ class GatewayObjects:
         return None
 
     async def _ask_shown(self, query: str, asked: Asked) -> Reply:
-        """Return an answer, which may be older than asked for if the read model is behind."""
+        """Return an answer, which may be older than asked for.
+
+        That is so if the read model is behind, or if the log does not say where it ends.
+        """
         try:
             return await self._asker.ask(query, asked)
         except Refused as refusal:
-            if refusal.reason != "Behind":
+            is_unknown = refusal.reason == "Unavailable" and asked.get("current")
+            if refusal.reason != "Behind" and not is_unknown:
                 raise
         return await self._asker.ask(query, {**asked, "current": False, "notOlderThan": 0})
 
@@ -114,13 +118,18 @@ class GatewayObjects:
             reply = await self._asker.ask("List", self.ask_about(bucket, "", limit=1))
             yield (), text(reply, "revision")
             clusters = [name for _, name in await self.list_clusters()]
+        shown = not_older_than or self._shown.get(bucket, 0)
         for cluster in clusters:
-            shown = not_older_than or self._shown.get(bucket, 0)
             asked = self.ask_about(bucket, cluster, limit=PAGE, notOlderThan=shown, **wanted)
             while True:
                 reply = await ask("List", asked)
                 revision = text(reply, "revision")
                 asked["continue"] = text(reply, "continue")
+                if asked.get("current"):
+                    # One answer is enough to know what the other ones have to show.
+                    wanted = {**wanted, "current": False}
+                    shown = max(shown, number_in(reply, "position"))
+                    asked |= {"current": False, "notOlderThan": shown}
                 position = position_in(revision)
                 yield (
                     [
@@ -171,7 +180,8 @@ class GatewayObjects:
         known, is_first = set[str](), True
         while True:
             before, known, revisions = known, set(), Revisions()
-            # A list that comes again shows no older state than the changes before it.
+            # A list that comes again shows no older state than the changes before it, unless the
+            # read model is behind or the log does not answer.
             wanted: Asked = {"fieldSelector": fields, "current": current or not is_first}
             listing = self._list_pages(bucket, wanted, everywhere=everywhere)
             async with aclosing(listing) as pages:
@@ -198,9 +208,13 @@ class GatewayObjects:
     ) -> AsyncGenerator[Object, None]:
         """Yield every change after a list, until the objects have to be listed again."""
         asked = self.ask_about(bucket, "" if everywhere else None, fieldSelector=fields, limit=PAGE)
-        revision, held = listed.oldest, dict[str, Object]()
+        revision, newest, held = listed.oldest, listed.newest, dict[str, Object]()
         while (changes := await self._changes_since(asked, revision)) is not None:
-            revision = text(changes, "revision")
+            if position_in(revision) < position_in(newest):
+                # What is held back may have changed again beyond the end of this answer.
+                newest = max(newest, text(changes, "newest"), key=position_in)
+            # A gateway of an earlier release may name an older revision.
+            revision = max(revision, text(changes, "revision"), key=position_in)
             for change in items(changes, "changes"):
                 document = change.get("object") if isinstance(change, Mapping) else None
                 key = self._key(bucket, text(change, "key"), everywhere)
@@ -208,7 +222,7 @@ class GatewayObjects:
                 held.pop(key, None)
                 held[key] = Object(key, document, position_in(revision), deleted_at)
             # Before that revision, a change may be older than what the newest page has shown.
-            if position_in(revision) >= position_in(listed.newest):
+            if position_in(revision) >= position_in(newest):
                 for each in held.values():
                     yield each
                 held.clear()

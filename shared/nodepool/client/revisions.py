@@ -1,6 +1,6 @@
 """The revisions of the answers of the gateway, whose replicas may show different states; pure."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Revisions(NamedTuple):
@@ -16,16 +16,19 @@ class Revisions(NamedTuple):
     def include(self, revision: str) -> "Revisions":
         """Return the revisions with that of one more page.
 
-        The revision of another epoch cannot be compared. It is left out: a watch from the others
-        expires, as that epoch has begun.
+        The revision of another epoch cannot be compared. A watch from a list with both expires.
         """
         if not self.oldest:
             return Revisions(revision, revision)
         if revision.rpartition("-")[0] != self.oldest.rpartition("-")[0]:
-            return self
+            return EXPIRED
         return Revisions(
             min(self.oldest, revision, key=position_in), max(self.newest, revision, key=position_in)
         )
+
+
+EXPIRED: Final = Revisions("expired-0", "expired-0")
+"""The revisions of a list that has to be read again: of an epoch that no bucket has."""
 
 
 def position_in(revision: str) -> int:

@@ -100,7 +100,9 @@ class Watch(Query):
 
     A change has the `type` `MODIFIED` with the `object` as it is now, or `DELETED` with its `key`
     and, as `version`, the position of the log at which it was deleted; 0 if that is not known.
-    Several changes of one object may come as one. `revision` is where the next `Watch` continues.
+    Several changes of one object may come as one. `revision` is where the next `Watch` continues;
+    `newest` is the revision that the replica of the gateway has read, which an answer that is full
+    does not reach.
     An object that no longer has the selected labels or fields comes as `DELETED`. A revision that
     is too old is refused with the reason `Expired`: list the objects again.
 
