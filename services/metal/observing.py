@@ -123,7 +123,14 @@ def fold_decision(machine: Machine, event: Decisions, now: datetime) -> Machine:
         case MachinePowerWished():
             return restart_tries(replace(machine, wish=event.power, wishes=event.wish))
         case MachineMaintenanceChanged(maintenance=is_maintained, reason=reason):
-            machine = replace(machine, is_maintained=is_maintained, reason=reason)
+            # A check from before the work says nothing of what people have done.
+            is_old = machine.check is not None and machine.check.purpose == "return"
+            machine = replace(
+                machine,
+                is_maintained=is_maintained,
+                reason=reason,
+                check=None if is_old else machine.check,
+            )
             return restart_tries(replace(machine, wish=_end_wish(machine)))
         case MachineConditionChanged(type=type_):
             rest = machine.conditions

@@ -102,10 +102,12 @@ def begin_wipe(machine: Machine, now: datetime, wipe: int) -> Machine:
 def note_wait(machine: Machine, now: datetime) -> Machine:
     """Return the machine with a deadline if its wipe cannot begin, else without this deadline.
 
-    A machine that waits for its turn has no deadline. If people work on a machine, its wipe has
-    failed at once: operators end the maintenance, and the machine is checked and then wiped by
-    itself.
+    A machine that waits for its turn has no deadline. If people work on a machine before it was
+    booted for its wipe, this wipe has failed at once: operators end the maintenance, and the
+    machine is checked and then wiped by itself.
     """
+    if machine.is_maintained and machine.runs_for != (0, 0, 0, machine.wipe):
+        machine = replace(machine, wipe_due=None)
     is_barred = machine.awaits_wipe and not machine.can_be_wiped
     if is_barred is (machine.wait_due is not None):
         return machine

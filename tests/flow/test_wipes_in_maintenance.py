@@ -29,22 +29,25 @@ from support.services import services
 pytestmark = pytest.mark.usefixtures("zone_of_metal")
 
 
-@pytest.mark.parametrize("when", ["as a Node", "while it waits for its turn"])
+@pytest.mark.parametrize(
+    "when", ["as a Node", "while it waits for its turn", "before it was booted for its wipe"]
+)
 def test_a_machine_in_maintenance_that_has_to_be_wiped_is_out_of_service_until_that_ends(
     when: str,
 ) -> None:
     # given a machine on which people work before it can be wiped
     site = Site()
     maintained = MaintainMachine(zone=ZONE, machine=NAME, reason="new fan")
-    if when == "as a Node":
+    if when == "while it waits for its turn":
+        server, wipes = a_new_rack(site)[0], 1
+        site.tell(maintained)
+    else:
         server, wipes = site.declare(NAME, wipes=True), 2
         site.settle(5)
         site.tell(stay_of(NAME))
         site.settle(3)
-        site.tell(maintained, deleted(stay_of(NAME)))
-    else:
-        server, wipes = a_new_rack(site)[0], 1
-        site.tell(maintained)
+        both = deleted(stay_of(NAME)), maintained
+        site.tell(*(both if when == "before it was booted for its wipe" else both[::-1]))
     site.run()
 
     # then it says at once that it is not being wiped, why, and when it will be
@@ -56,7 +59,8 @@ def test_a_machine_in_maintenance_that_has_to_be_wiped_is_out_of_service_until_t
         "wiped: it is in maintenance: new fan",
     )
 
-    # and its power is not touched, however long people work
+    # and its power is not touched, however long people work, but for a request of before
+    site.settle(1)
     requests = len(server.sent)
     site.settle(70)
     assert len(server.sent) == requests
@@ -72,6 +76,32 @@ def test_a_machine_in_maintenance_that_has_to_be_wiped_is_out_of_service_until_t
     assert boots_of(server).count("wipe") == wipes
     assert is_free(site)
     assert site.world.replay_differs() == []
+
+
+def test_a_check_of_before_the_work_brings_no_machine_back() -> None:
+    # given a machine of which a check is requested as the maintenance ends
+    site = Site()
+    server = site.declare(NAME, wipes=True)
+    site.settle(5)
+    site.tell(stay_of(NAME))
+    site.settle(3)
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"), deleted(stay_of(NAME)))
+    site.run()
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.run()
+    assert len(site.said(MachineCheckRequested)) == 1
+
+    # when people work again before it was read, for longer
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, reason="new fan"))
+    site.settle(60)
+    assert site.said(MachineRepaired) == []
+    site.tell(MaintainMachine(zone=ZONE, machine=NAME, maintenance=False))
+    site.settle(10)
+
+    # then another check comes before the machine is wiped and free
+    assert len(site.said(MachineCheckRequested)) == 2
+    assert boots_of(server).count("wipe") == 2
+    assert is_free(site)
 
 
 def test_a_wipe_that_runs_may_end_in_maintenance_and_its_machine_is_out_of_service() -> None:
