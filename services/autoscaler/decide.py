@@ -20,10 +20,11 @@ from nodepool.service import Context, Failure, Reconciler, Service
 def reconcile(
     state: State, key: LedgerKey | PoolKey, context: Context
 ) -> Generator[Says, State, None]:
-    """Another target for a NodePool, where that is right now.
+    """Yield another target for a NodePool, where that is right now.
 
-    For the key of a limit with more room, this is for each NodePool that needs more Nodes under it,
-    as long as there is room. A NodePool that fails is passed over, and is tried again later.
+    For the key of a limit with more room, this is for each NodePool that needs more Nodes under it.
+    A NodePool for which there is no room is passed over. So is a NodePool that fails, which is
+    tried again later.
     """
     if PoolKey(key) in state.pools:
         yield from _target(state, PoolKey(key), context)
