@@ -36,7 +36,10 @@ class Replicas(Asker):
 
     script: which replica answers each query, and how many writes it has read by then.
     asked: the queries. revisions: those of the answers to the queries for changes.
+    is_silent: whether the log does not say where it ends.
     """
+
+    is_silent = False
 
     def __init__(
         self, writes: Sequence[Write], script: Iterator[tuple[int, int]], clusters: Sequence[str]
@@ -73,6 +76,8 @@ class Replicas(Asker):
         """Return the answer of the replica whose turn it is."""
         asked = {name: value for name, value in fields.items() if value}
         self.asked.append(f"{query} {asked['kind']}{' current' if 'current' in asked else ''}")
+        if self.is_silent and "current" in asked:
+            raise Refused("", "Unavailable", "the log does not answer")
         decoded = query_in(query, json.dumps(asked).encode())
         replica = 0
         if asked["kind"] == "nodes":
@@ -227,6 +232,36 @@ async def test_a_list_that_comes_again_shows_all_that_the_log_has() -> None:
         "List nodes current",
         "Watch nodes",
     ]
+    assert seen == ["n1@1", "listed", "n1@1"]
+
+
+async def test_a_list_of_several_pages_asks_once_for_all_that_the_log_has() -> None:
+    # given two Nodes, of which the second one changed last
+    replicas = Replicas([("n1", True), ("n2", True)], iter([(0, 2)] * 4), ["prod"])
+    objects = GatewayObjects(session(), replicas)
+
+    # when all that the log has is asked for
+    seen = await see(objects.follow_all("nodes", everywhere=False, current=True))
+
+    # then the second page has to show what the first one does, and no more
+    assert replicas.asked[:2] == ["List nodes current", "List nodes"]
+    assert seen == ["n1@1", "n2@2", "listed"]
+
+
+async def test_a_list_that_comes_again_is_answered_while_the_log_does_not_say_where_it_ends() -> (
+    None
+):
+    # given a gateway that has forgotten what was deleted before revision 2, and a silent log
+    replicas = Replicas([("n1", True)], iter([(0, 1)] * 3), ["prod"])
+    replicas.models[0].rooms["nodes"].floor = 2
+    replicas.is_silent = True
+
+    # when a reader that is at revision 1 has to list the Nodes again
+    objects = GatewayObjects(session(), replicas)
+    seen = await see(objects.follow_all("nodes", everywhere=False))
+
+    # then it gets what the gateway knows
+    assert replicas.asked[2:4] == ["List nodes current", "List nodes"]
     assert seen == ["n1@1", "listed", "n1@1"]
 
 

@@ -90,18 +90,15 @@ class GatewayObjects:
         bucket: Bucket,
         *,
         everywhere: bool,
-        fields: str = "",
-        current: bool = False,
         not_older_than: int = 0,
     ) -> tuple[list[Object], Revisions]:
         """Return all objects, and the revisions from which to watch them.
 
         not_older_than: if given, raise `Refused` instead of returning objects that are older.
         """
-        wanted: Asked = {"fieldSelector": fields, "current": current}
         found, revisions = list[Object](), Revisions()
         async for page, revision in self._list_pages(
-            bucket, wanted, not_older_than, everywhere=everywhere
+            bucket, {}, not_older_than, everywhere=everywhere
         ):
             found += page
             revisions = revisions.include(revision)
