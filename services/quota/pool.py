@@ -127,8 +127,8 @@ class Pool:
 
     @property
     def _allowed(self) -> int:
-        """Return how many Nodes the allocator may come to assign by a grant."""
-        return max((grant.nodes for grant in self.grants), default=0)
+        """Return how many Nodes grants cover, or allow the allocator to assign."""
+        return max(self.entitled, *(grant.nodes for grant in self.grants), 0)
 
     @property
     def is_releasable(self) -> bool:
@@ -174,7 +174,7 @@ class Pool:
         """
         if not self.beyond or not self._is_checked:
             return 0
-        return max(0, self.reserved - max(self.entitled, self._allowed))
+        return max(0, self.reserved - self._allowed)
 
     @property
     def _is_checked(self) -> bool:
@@ -198,8 +198,8 @@ class Pool:
         Nodes that fill up the last rack are not `beyond`, since only whole racks leave.
         """
         _, _, instance_type = ledger_parts(self.ledger)
-        allowed, size = max(self.entitled, self._allowed), rack_size(instance_type) or 1
-        racks = -(-allowed // size)
+        size = rack_size(instance_type) or 1
+        racks = -(-self._allowed // size)
         return replace(self, held=held, beyond=max(0, held - racks * size))
 
     def apply_verdict(self, verdict: QuotaChecked) -> "Pool":
