@@ -35,6 +35,7 @@ from nodepool.client import NoOutcome, NotFound, ObjectEvent, Refused, TimedOut,
 from nodepool.client.manifests import ManifestError
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.events.validator import SpecFault
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.engine.world import START
 from testbed.ports import free_port
@@ -562,21 +563,29 @@ def test_options_without_a_command_are_refused(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "error: Missing command (see nodepool --help)\n")
 
 
-def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
-    stored = NodePoolValidated(
+def invalid(spec: NodePoolSpec, zone: str, fault: SpecFault, message: str) -> NodePoolValidated:
+    """Return the verdict on a NodePool with a fault."""
+    return NodePoolValidated(
         org="o",
         cluster="c",
         pool="a",
         uid="u",
-        zone="Z",
+        zone=zone,
         generation=1,
         version=1,
         created=START,
-        spec=NodePoolSpec(instance_type="t", target_nodes=1),
+        spec=spec,
         reason=Validated.INVALID,
-        fault="InstanceType",
-        message="instance type t is not a known instance type; did you mean tt?",
+        fault=fault,
+        message=message,
     )
+
+
+def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
+    spec = NodePoolSpec(instance_type="t", target_nodes=1)
+    message = "instance type t is not a known instance type; did you mean tt?"
+
+    stored = invalid(spec, "Z", "InstanceType", message)
 
     assert warning(stored) == (
         "nodepool/a is stored but Invalid: instance type t is not a known instance type; did you"
@@ -595,22 +604,11 @@ def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
 def test_a_warning_about_a_spot_nodepool_that_never_gets_a_node_says_what_cannot_be_changed(
     instance_type: str, zone: str, fixed: str
 ) -> None:
-    stored = NodePoolValidated(
-        org="o",
-        cluster="c",
-        pool="a",
-        uid="u",
-        zone=zone,
-        generation=1,
-        version=1,
-        created=START,
-        spec=NodePoolSpec(
-            instance_type=instance_type, target_nodes=1, compute_class=ComputeClass.SPOT
-        ),
-        reason=Validated.INVALID,
-        fault="Settings",
-        message="it is not offered",
+    spec = NodePoolSpec(
+        instance_type=instance_type, target_nodes=1, compute_class=ComputeClass.SPOT
     )
+
+    stored = invalid(spec, zone, "Settings", "it is not offered")
 
     assert warning(stored) == (
         f"nodepool/a is stored but Invalid: it is not offered; {fixed} cannot be changed, so"
