@@ -103,7 +103,7 @@ ENDS = {
     "IdleOnly": "cordon one of its active Nodes and end the work there: it leaves once it is idle",
     "PreferIdle": "end the Pods that block on n1",
 }
-"""What lets a Node leave, by strategy."""
+"""The advice that lets a Node leave, by the strategy of its NodePool."""
 
 
 @pytest.mark.parametrize("strategy", ENDS)

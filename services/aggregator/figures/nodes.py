@@ -30,7 +30,7 @@ class Unusable(NamedTuple):
 
     since: since when the Node cannot be used.
     cause: the first cause.
-    cordon: the first cause for its cordon now; empty if there is none.
+    cordon: the first cause of its cordon now; empty while the Node is not cordoned.
     stage: the stage of its preemption, `pending` or `drain`; empty if it is not preempted.
     """
 

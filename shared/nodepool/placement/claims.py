@@ -17,7 +17,7 @@ from nodepool.state.values import replace
 
 
 class Grant(NamedTuple):
-    """How many Nodes quota grants, for which generation, and the number of the grant.
+    """The number of Nodes that quota grants, for a generation, and the number of the grant.
 
     beyond: how many Nodes the NodePool had beyond the grant because the control plane gave these
         Nodes back; 0 if the whole target is granted, so that a higher target keeps Nodes until

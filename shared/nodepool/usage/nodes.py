@@ -42,7 +42,7 @@ class Account(NamedTuple):
 class CountedNode(NamedTuple):
     """A Node.
 
-    cordon: the cause for which it is cordoned, its own or its rack's; empty if there is none.
+    cordon: the cause of the cordon, which may be the rack of the Node; empty without a cordon.
     cause: the cause with which it began that it cannot be used; empty while it can.
     """
 

@@ -41,7 +41,7 @@ _OF_PHASE: Final = {NodePhase.REBOOTING: ADMIN_REBOOT, NodePhase.VERIFYING: VERI
 def cause_of(cordon: str, removal: RemovalReason | None, phase: NodePhase) -> str:
     """Return why a registered Node cannot be used now, by the first of its causes.
 
-    cordon: the cause for which it is cordoned, its own or its rack's; empty if there is none.
+    cordon: the cause of the cordon, which may be the rack of the Node; empty without a cordon.
     Empty if it can be used. A Node that cannot be used keeps the cause with which that began.
     """
     is_preempted = removal is RemovalReason.PREEMPTED
