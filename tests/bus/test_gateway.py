@@ -173,6 +173,32 @@ async def test_the_whole_control_plane_answers_through_the_front_door(
         assert int(str(current["position"])) >= int(str(later["position"]))
 
 
+async def test_a_query_about_what_the_read_model_does_not_show_yet_is_to_be_asked_again(
+    door: FrontDoor, tmp_path: Path
+) -> None:
+    # given a control plane without its aggregator, in which a cluster is registered
+    (validator,) = services("validator")
+    async with (
+        serving(validator, door, tmp_path / "1.log"),
+        gateway_at(door),
+        door.user("agent-prod") as agent,
+        door.user("vera") as viewer,
+    ):
+        heard = await viewer.subscribe("np.evt.*.acme.>")
+        await viewer.flush()
+        registration = json.dumps({"zone": ZONE}).encode()
+        registered = await send(agent, f"np.cmd.{ORG}.prod._.RegisterCluster", registration)
+        accepted = await _outcome(heard, str(registered["id"]))
+
+        # when a user asks for the clusters as of that position, then that may come true
+        refusal = await ask(viewer, "List", kind="clusters", notOlderThan=accepted)
+        assert (refusal["reason"], refusal["field"], refusal["fix"]) == (
+            "Behind",
+            "notOlderThan",
+            "ask again in a moment, or without notOlderThan",
+        )
+
+
 async def _outcome(heard: object, id: str) -> int:
     """The position at which the log has at least the outcome of a command."""
     async for message in heard.messages:  # type: ignore[attr-defined]  # A subscription.
