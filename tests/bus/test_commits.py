@@ -1,6 +1,7 @@
 """How the log is provisioned and written on a real server: all of a commit, or nothing of it."""
 
 import asyncio
+import gc
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -308,6 +309,27 @@ async def test_a_publisher_returns_each_position_and_raises_each_conflict(
 
         # then that one is a conflict, and the others have their positions
         assert [await waiting for waiting in sent] == list(range(1, 21))
+
+
+async def test_a_conflict_for_which_nobody_waits_any_more_is_not_reported(
+    server: NatsServer,
+) -> None:
+    async with connected(server.url) as connection:
+        # given a message with a condition that does not hold, for which nobody waits
+        reported: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(str(context["message"])))
+        publisher = Publisher(connection)
+        await publisher.open()
+        stale = {"Nats-Expected-Last-Subject-Sequence": "7"}
+        await publisher.send("np.cmd.a.b.c.D", b"", stale)
+
+        # when the reply is there, which the one to a later message shows
+        await publisher.publish("np.cmd.a.b.c.D", b"")
+        gc.collect()
+
+        # then asyncio has nothing to say about it
+        assert reported == []
 
 
 async def test_a_publisher_that_loses_its_connection_has_all_its_messages_in_doubt(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nodepool.contract.log import LogId
 from nodepool.nats.log.api import REPLY_TIMEOUT_S, stored_position
-from nodepool.nats.wire.client import BusClient, doubt_when_lost
+from nodepool.nats.wire.client import BusClient, doubt_when_lost, fail
 from nodepool.nats.wire.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.wire.library import Msg, NatsError
 
@@ -37,7 +37,7 @@ class Publisher:
         try:
             stored.set_result(stored_position(message))
         except (Conflict, InDoubt, ServerRefusal) as error:
-            stored.set_exception(error)
+            fail(stored, error)
 
     async def send(
         self, subject: str, content: bytes, headers: Mapping[str, str] | None = None

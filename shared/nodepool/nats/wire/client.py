@@ -164,5 +164,10 @@ def give_up(waiting: "Iterable[asyncio.Future[T]]", error: Callable[[], Exceptio
     """Fail each future that has no reply yet with an error of its own."""
     for reply in tuple(waiting):
         if not reply.done():
-            reply.set_exception(error())
-            reply.exception()  # The task that awaited the reply may have been cancelled.
+            fail(reply, error())
+
+
+def fail(reply: "asyncio.Future[T]", error: Exception) -> None:
+    """Fail a future of which asyncio reports nothing: the task that awaited it may be cancelled."""
+    reply.set_exception(error)
+    reply.exception()
