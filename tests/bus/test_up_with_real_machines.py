@@ -21,10 +21,11 @@ def test_up_shows_the_machines_of_an_inventory_and_why_their_controllers_are_sil
 
         # when operators look at its machines
         def shown() -> dict[str, dict[str, object]]:
-            listed = json.loads(nodepool("machine", "list", "-o", "json").out)["items"]
+            # Before the read model can be asked, the verb prints an error and no list.
+            listed = json.loads(nodepool("machine", "list", "-o", "json").out or '{"items": []}')
             return {
                 each["metadata"]["name"]: each["status"]
-                for each in listed
+                for each in listed["items"]
                 if each["spec"]["zone"] == "LAB-01A"
             }
 
