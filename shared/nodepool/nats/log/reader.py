@@ -404,9 +404,16 @@ class Reader:
 
 
 async def read_to_end(
-    client: BusClient, stream: str, filters: Sequence[str], *, start: int = 1
+    client: BusClient,
+    stream: str,
+    filters: Sequence[str],
+    *,
+    start: int = 1,
+    end: int | None = None,
 ) -> AsyncGenerator[list[Entry], None]:
     """Yield the messages that a stream holds now from position `start` on.
+
+    end: the position with which reading may end, although messages may follow all the time.
 
     Raises StreamChanged if the stream is gone, and InDoubt if the server falls silent.
     """
@@ -422,6 +429,8 @@ async def read_to_end(
             entries = await reader.next(SILENCE_S)
             if entries:
                 yield entries
+                if end is not None and entries[-1].position >= end:
+                    break
             elif reader.pending:  # The last messages may have expired meanwhile.
                 raise InDoubt("the server has stopped sending what it has")
     finally:

@@ -122,11 +122,12 @@ class Inspection:
         """Examine the objects in a bucket up to position `last` that are not known yet."""
         extent, log_end, wrong = self._stored.extents[bucket], await self._log_end(), 0
         start = extent.known + 1
-        async for entries in read_to_end(self._connection, *stream_of(bucket), start=start):
+        reading = read_to_end(self._connection, *stream_of(bucket), start=start, end=last)
+        async for entries in reading:
             for first in range(0, len(entries), SLICE):
                 began = asyncio.get_running_loop().time()
                 for entry in entries[first : first + SLICE]:
-                    if not extent.is_own(entry.position):
+                    if not extent.is_known(entry.position):
                         wrong += self._examine(bucket, entry, log_end)
                 await asyncio.sleep(4 * (asyncio.get_running_loop().time() - began))
                 if not self._writer.is_writing:

@@ -177,9 +177,9 @@ class Extent:
         self._own.add(position)
         self._absorb()
 
-    def is_own(self, position: int) -> bool:
-        """Return whether this writer made the write at a position beyond the known ones."""
-        return position in self._own
+    def is_known(self, position: int) -> bool:
+        """Return whether the write at a position is this writer's or has been examined."""
+        return position <= self.known or position in self._own
 
     def note_examination(self, position: int) -> None:
         """Note that everything up to this position has been examined."""
