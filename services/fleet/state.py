@@ -41,7 +41,7 @@ from nodepool.contract.keys import (
     machine_key,
 )
 from nodepool.contract.messages import OfNode
-from nodepool.contract.model import GPU_TAINT
+from nodepool.contract.model import GPU_TAINT, Taint
 from nodepool.contract.pods import reserved_taint
 from nodepool.service import Context
 from nodepool.state.values import replace
@@ -159,14 +159,19 @@ def _fold_update(
     state: State, message: on.CWNodeRegistered | on.NodeUpdated, now: datetime
 ) -> State:
     """Return the state with a Node as the message says that it should be."""
-    state = _fold_taints(state, message)
+    known = state.machine_of(message)
+    if known is None:
+        return state
+    state, taints = _share_taints(state, message)
+    machine = replace(known, taints=taints)
     match message:
         case on.CWNodeRegistered():
-            return _in_stay(state, message, partial(join_cluster, event=message, now=now))
+            machine = join_cluster(machine, message, now)
         case on.NodeUpdated():
-            return _in_stay(state, message, partial(instruct_machine, event=message, now=now))
+            machine = instruct_machine(machine, message, now)
         case _:
             assert_never(message)
+    return _store_machine(state, message.machine_key, machine)
 
 
 def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]) -> State:
@@ -213,26 +218,25 @@ def _fold_observation(state: State, report: on.NodeObserved) -> State:
     return _store_machine(state, key, with_pods(machine, report.pods))
 
 
-def _fold_taints(state: State, event: on.CWNodeRegistered | on.NodeUpdated) -> State:
-    """Return the state with the taints of a Node that keep Pods of its organisation away.
+def _share_taints(
+    state: State, event: on.CWNodeRegistered | on.NodeUpdated
+) -> tuple[State, tuple[Taint, ...]]:
+    """Return the state, and the taints of a Node that keep Pods of its organisation away.
 
     Most Nodes of a NodePool have the same taints; such taints are kept once.
     """
-    machine = state.machine_of(event)
     pool = state.pools.get(event.key)
-    if machine is None:
-        return state
     reserved = reserved_taint(event.org)
     own = tuple(
         taint for taint in event.taints if taint.effect != GPU_TAINT.effect and taint != reserved
     )
-    if pool is not None:
-        own = (*own, *pool.taints) if event.template else own
-        own = pool.last_taints if own == pool.last_taints else own
-        if own is not pool.last_taints:
-            pool = replace(pool, last_taints=own)
-            state = replace(state, pools=state.pools.set(event.key, pool))
-    return _store_machine(state, event.machine_key, replace(machine, taints=own))
+    if pool is None:
+        return state, own
+    own = (*own, *pool.taints) if event.template else own
+    if own == pool.last_taints:
+        return state, pool.last_taints
+    pool = replace(pool, last_taints=own)
+    return replace(state, pools=state.pools.set(event.key, pool)), own
 
 
 def _pool_changed(
