@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from nodepool.contract.commands import PreemptNode, ScaleNodePool
 from nodepool.contract.events import ClusterRegistered, MachineAdded, NodeActivityChanged, Wake
 from nodepool.contract.messages import Envelope, Message, envelope_of
-from nodepool.engine.correlation import CORRELATIONS_MAX, Correlation, Correlations
+from nodepool.engine.correlation import CORRELATIONS_MAX, DROPPED, Correlation, Correlations
 
 FIRST, SECOND = Correlation("c1", "00-a-b-01"), Correlation("c2")
 UNKNOWN = Correlation()
@@ -86,17 +86,17 @@ def test_messages_about_neither_nodepool_nor_machine_have_no_correlation() -> No
     assert [correlations.of(item) for item in (cluster, wake, machine("n1"))] == [UNKNOWN] * 3
 
 
-def test_the_nodepool_that_was_mentioned_longest_ago_is_forgotten_first() -> None:
+def test_the_nodepools_that_were_mentioned_longest_ago_are_forgotten_first() -> None:
     correlations = Correlations()
-    for number in range(CORRELATIONS_MAX):
+    for number in range(CORRELATIONS_MAX + DROPPED):
         correlations.note(scale(f"p{number}"), FIRST)
 
     correlations.note(scale("p0"), SECOND)
     correlations.note(scale("one more"), FIRST)
 
-    assert correlations.of(scale("p1")) == UNKNOWN
+    assert correlations.of(scale("p1")) == correlations.of(scale(f"p{DROPPED}")) == UNKNOWN
     assert correlations.of(scale("p0")) == SECOND
-    assert correlations.of(scale("p2")) == FIRST
+    assert correlations.of(scale(f"p{DROPPED + 1}")) == FIRST
 
 
 def test_what_follows_from_a_message_has_its_correlation() -> None:

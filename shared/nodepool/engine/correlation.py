@@ -6,6 +6,7 @@ depend on correlations, so correlations are not part of the state. After a resta
 before the restart has no correlation.
 """
 
+from itertools import islice
 from typing import NamedTuple
 
 from nodepool.contract.actors import WITHHELD, is_foreign, withhold_actor
@@ -14,7 +15,12 @@ from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine, OfNode, OfPool
 
 CORRELATIONS_MAX = 20_000
-"""How many NodePools and machines are remembered; the least recently mentioned is dropped first."""
+"""How many NodePools and machines are remembered at least."""
+DROPPED = 1_000
+"""How many more there may be, until that many are dropped: those not mentioned for longest.
+
+They are not dropped one by one, because a dict has its first key behind the gaps of removed keys.
+"""
 
 
 class Correlation(NamedTuple):
@@ -82,8 +88,9 @@ class Correlations:
             self._put(_format_command_key(node_key(org, cluster, node)), correlation)
 
     def _forget(self) -> None:
-        while len(self._known) > CORRELATIONS_MAX:
-            del self._known[next(iter(self._known))]
+        if len(self._known) > CORRELATIONS_MAX + DROPPED:
+            for key in tuple(islice(self._known, DROPPED)):
+                del self._known[key]
 
     def _put(self, key: str, correlation: Correlation) -> None:
         self._known.pop(key, None)
