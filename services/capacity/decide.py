@@ -69,13 +69,24 @@ def _publish_verdict(pool: Pool, share: Share, *, exact: bool = False) -> Iterat
     """Yield a verdict that says something new, and a new warning.
 
     exact: whether a small change of its position is new, too.
-    A warning is new if its reason is new, or the number of Nodes that the NodePool wants in all.
     """
     if pool.said is None or is_new(pool, share, pool.said, exact=exact):
         yield verdict(pool, share)
-    warned = (share.reason, pool.goal or 0)
-    if share.reason is not Capacity.SUFFICIENT and pool.warned != warned:
+    if share.reason is not Capacity.SUFFICIENT and _is_new_warning(pool, share):
         yield warning(pool, share)
+
+
+def _is_new_warning(pool: Pool, share: Share) -> bool:
+    """Return whether the NodePool wants another number of Nodes, or lacks more for this reason.
+
+    What was warned of stays known until then, so a machine that comes and goes is warned of once.
+    """
+    if pool.warned is None or pool.warned[1] != (pool.goal or 0):
+        return True
+    known = pool.lacked.get(share.reason)
+    if known is None:
+        return pool.warned[0] is not share.reason
+    return pool.claim - share.available > known
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from immutables import Map
 
@@ -12,6 +12,7 @@ from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import PoolKey
 from nodepool.placement.claims import Claimant
 from nodepool.placement.racks import Counts
+from nodepool.state.values import replace
 
 
 class Share(NamedTuple):
@@ -44,12 +45,15 @@ class Pool(Claimant):
         it was invalid.
     warned: the reason in the last `CWInsufficientCapacity`, and how many Nodes the NodePool wanted
         and was allowed to have then; None while there are enough machines.
+    lacked: how many Nodes could not be had at the worst `CWInsufficientCapacity` of each reason for
+        the number of Nodes in `warned`; no number for a warning of a release that kept none.
     """
 
     domains: Counts = Map()
     leaving: Counts = Map()
     said: CapacityChecked | None = None
     warned: tuple[Capacity, int] | None = None
+    lacked: Map[Capacity, int] = Map()
 
     @property
     def held(self) -> int:
@@ -65,3 +69,11 @@ class Pool(Claimant):
     def granted(self) -> int:
         """Return how many Nodes quota grants for the generation that was checked last."""
         return self.check.nodes if self.check is not None else 0
+
+    def with_warning(self, verdict: CapacityChecked) -> Self:
+        """Return the NodePool after the `CWInsufficientCapacity` for this verdict."""
+        reason, goal, lacked = verdict.reason, self.goal or 0, verdict.wanted - verdict.available
+        is_same = self.warned is not None and self.warned[1] == goal
+        known: Map[Capacity, int] = self.lacked if is_same else Map()
+        known = known.set(reason, max(lacked, known.get(reason, 0)))
+        return replace(self, warned=(reason, goal), lacked=known)

@@ -271,7 +271,9 @@ def _fold_capacity_verdict(
     if pool is None:
         return state
     is_enough = verdict.reason is Capacity.SUFFICIENT
-    pool = replace(pool, said=verdict, warned=None if is_enough else pool.warned)
+    pool = replace(pool, said=verdict)
+    if is_enough:
+        pool = replace(pool, warned=None, lacked=Map())
     state = _short(state, pool, is_short=not is_enough)
     renewed = state.renewed
     if pool.rack_size > 1:
@@ -295,5 +297,4 @@ def _fold_failure(state: State, pool: Pool | None, context: Context) -> State:
 def _fold_warning(state: State, pool: Pool | None) -> State:
     if pool is None or pool.said is None:
         return state
-    pool = replace(pool, warned=(pool.said.reason, pool.goal or 0))
-    return replace(state, pools=state.pools.set(pool.key, pool))
+    return replace(state, pools=state.pools.set(pool.key, pool.with_warning(pool.said)))

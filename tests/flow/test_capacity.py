@@ -9,6 +9,8 @@ from support.harness import Harness
 from support.manifests import label_affinity, rack_affinity
 from support.world_harness import WorldHarness
 
+EVICTING = {"disableUnhealthyNodeEviction": False}
+
 
 def test_a_pool_gets_as_many_nodes_as_there_are_machines(world: WorldHarness) -> None:
     world.given_data_center(machines=2)
@@ -81,6 +83,47 @@ def test_missing_capacity_is_reported_once(harness: Harness) -> None:
     harness.apply("train", 2, metadata={"labels": {"team": "red"}})
 
     assert harness.events("train") == ["CWNodePoolMetadata"]
+
+
+def test_a_nodepool_that_loses_more_nodes_than_it_was_warned_of_is_warned_again(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that has all machines there are
+    world.given_data_center(machines=4)
+    world.apply("train", 4, lifecycle=EVICTING)
+    world.start_recording()
+
+    # when it loses three Nodes one after another
+    for node in ("n1", "n2", "n3"):
+        world.break_machines(node, fault="gpu-lost")
+        world.pass_time(minutes=5)
+
+    # then each loss is said
+    assert world.event_messages("train", "CWInsufficientCapacity") == [
+        f"none of {count} wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+        for count in (1, 2, 3)
+    ]
+
+
+def test_a_machine_that_comes_and_goes_again_and_again_is_warned_of_once(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool that has one of the three Nodes that it wants
+    world.given_data_center(machines=1)
+    world.apply("train", 3, lifecycle=EVICTING)
+    world.start_recording()
+
+    # when its machine breaks and is repaired, again and again
+    for _ in range(3):
+        world.break_machines("n1", fault="gpu-lost")
+        world.pass_time(minutes=5)
+        world.repair_machines("n1")
+        world.pass_time(minutes=5)
+
+    # then it is warned once that it lacks all three; it was warned of the rest when it was created
+    assert world.event_messages("train", "CWInsufficientCapacity") == [
+        "none of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+    ]
 
 
 def test_a_machine_that_its_provider_takes_out_goes_to_no_pool_until_it_is_repaired(

@@ -206,6 +206,11 @@ def numbers_of_then(
     return checked != (last.generation, last.granted, last.reason)
 
 
+def warned_of_by_reason(pool: CapacityPool, share: Share) -> bool:
+    """A lack of machines is warned of for its reason, however much it grows."""
+    return pool.warned != (share.reason, pool.goal or 0)
+
+
 PLANTS: Mapping[str, Plant] = {
     "a ledger is left of a misspelt type": Plant(
         "of which nothing is left", WRONG, (keeping_ledgers(),), seed=3
@@ -264,6 +269,18 @@ PLANTS: Mapping[str, Plant] = {
         SHORT,
         (),
         {"capacity.decide.is_new": numbers_of_then},
+    ),
+    "a lack that grows is not warned of": Plant(
+        "has no CWInsufficientCapacity",
+        SHORT,
+        (),
+        {"capacity.decide._is_new_warning": warned_of_by_reason},
+    ),
+    "a lack is warned of for each number": Plant(
+        "CWInsufficientCapacity is said for a number",
+        SHORT,
+        (),
+        {"capacity.decide._is_new_warning": lambda *_: True},
     ),
     "a failed check of quota is not made again": Plant(
         "Quota is ('Unknown', 'InternalError'",

@@ -562,7 +562,7 @@ def test_machines_that_change_no_verdict_make_no_work() -> None:
     assert not story.has_work
 
 
-def test_the_numbers_of_a_verdict_are_those_of_now_and_are_warned_of_once() -> None:
+def test_the_numbers_of_a_verdict_are_those_of_now_and_a_larger_lack_is_warned_of() -> None:
     # given a NodePool that lacks a machine
     story = Story()
     story.add_machines(2)
@@ -572,12 +572,77 @@ def test_the_numbers_of_a_verdict_are_those_of_now_and_are_warned_of_once() -> N
     outputs = [story.assign("train", 1), story.assign("train", 2)]
     outputs += [story.hears(registration_failed("train", number)) for number in (1, 2)]
 
-    # then each verdict names the numbers of that moment, and only a new reason is a warning
+    # then each verdict names the numbers of that moment, and a new reason or a larger lack is a
+    # warning
     assert [short(verdicts) for verdicts in outputs] == [
         ["train Partial 1/2"],
         ["train NoneAvailable 0/1", too_few("train", "none of 1")],
+        ["train NoneAvailable 0/2", too_few("train", "none of 2")],
+        ["train NoneAvailable 0/3", too_few("train", "none of 3")],
+    ]
+
+
+def test_a_lack_that_shrinks_and_grows_back_is_warned_of_once_for_each_reason() -> None:
+    # given a NodePool that was warned that it lacks three machines
+    story = Story()
+    story.want("train", 3)
+
+    # when it gets a machine and loses it, twice
+    outputs = []
+    for number in (1, 2):
+        outputs += [story.add_machines(1), story.assign("train", number)]
+        outputs += [story.hears(registration_failed("train", number))]
+
+    # then only the first machine is warned of, as the others would say what was said before
+    assert [short(verdicts) for verdicts in outputs] == [
+        ["train Partial 1/3", too_few("train", "1 of 3")],
         ["train NoneAvailable 0/2"],
         ["train NoneAvailable 0/3"],
+        ["train Partial 1/3"],
+        ["train NoneAvailable 0/2"],
+        ["train NoneAvailable 0/3"],
+    ]
+
+
+def test_a_warning_of_a_release_that_kept_no_number_is_not_given_again() -> None:
+    # given a NodePool that lacks a machine, as a snapshot of an earlier release has it
+    story = Story()
+    story.add_machines(1)
+    story.want("train", 2)
+    story.assign("train", 1)
+    pool = replace(story.state.pools[key("train")], lacked=Map())
+    state = replace(story.state, pools=story.state.pools.set(pool.key, pool))
+    story.folded = replace(story.folded, state=state)
+
+    # when it loses its Node, gets a machine, and loses that
+    outputs = [story.hears(registration_failed("train", 1)), story.add_machines(1)]
+    outputs += [story.hears(assigned("unknown", 2))]
+
+    # then it is warned of the other reason alone
+    assert [short(verdicts) for verdicts in outputs] == [
+        ["train NoneAvailable 0/2"],
+        ["train Partial 1/2", too_few("train", "1 of 2")],
+        ["train NoneAvailable 0/2", too_few("train", "none of 2")],
+    ]
+
+
+@pytest.mark.parametrize("target", [4, 2])
+def test_another_target_that_lacks_machines_is_warned_of_and_begins_the_count_again(
+    target: int,
+) -> None:
+    # given a NodePool with one Node that was warned that it lacks two more
+    story = Story()
+    story.add_machines(1)
+    story.want("train", 3)
+    story.assign("train", 1)
+
+    # when it wants another number, and then loses its Node
+    outputs = story.want("train", target), story.hears(registration_failed("train", 1))
+
+    # then both are warned of
+    assert [short(verdicts) for verdicts in outputs] == [
+        [f"train NoneAvailable 0/{lack}", too_few("train", f"none of {lack}")]
+        for lack in (target - 1, target)
     ]
 
 

@@ -2,8 +2,9 @@
 
 * An event is not said again while nothing changed: the same reason and message for the same
   NodePool need a new verdict, a new generation or a new limit in between.
-* Warnings about quota and capacity follow the reason, the generation and the limit, not each
-  number.
+* Warnings about quota follow the reason, the generation and the limit, not each number.
+* A lack of machines is warned of once for a reason and a number of Nodes that are wanted in all,
+  and again when it is worse than at each of these warnings.
 * A setting that cannot be delivered is warned of once, and again after it was mended.
 * No service fails on what another one says, and no version of the future is accepted.
 
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
+from nodepool.contract.conditions import Capacity, Quota
 from nodepool.contract.events import (
     AllocationFailed,
     CapacityChecked,
@@ -48,8 +50,8 @@ def faults(history: History) -> Iterator[str]:
             yield f"{service} cannot process the entry {position}: {cause}"
     for speaker in SPEAKERS:
         yield from _repeated(history, speaker)
-    yield from _warnings(history, "quota", QuotaChecked, CWOverQuota)
-    yield from _warnings(history, "capacity", CapacityChecked, CWInsufficientCapacity)
+    yield from _over_quota(history)
+    yield from _lacks(history)
     yield from _undeliverable(history)
     yield from _versions(history)
 
@@ -79,37 +81,68 @@ def _repeated(history: History, speaker: str) -> Iterator[str]:
             changes[event.key] += 1
 
 
-def _warnings(
-    history: History,
-    speaker: str,
-    verdict: type[QuotaChecked | CapacityChecked],
-    warning: type[KubernetesEvent],
-) -> Iterator[str]:
+def _over_quota(history: History) -> Iterator[str]:
     """Each reason that is not good is warned of once for a generation and a limit."""
     about: dict[str, tuple[object, ...]] = {}
     warned: dict[str, tuple[object, ...]] = {}
     owed: dict[str, str] = {}
-    for stored in history.seen_by(speaker):
+    for stored in history.seen_by("quota"):
         event = stored.message
         if isinstance(event, CWNodePoolDeleted | NodePoolDeleting):
             for known in (about, warned, owed):
                 known.pop(event.key, None)
-        elif isinstance(event, verdict):
-            good = event.reason in ("Under", "Sufficient")
-            limit = event.limit if isinstance(event, QuotaChecked) else event.granted
-            about[event.key] = event.generation, event.reason, limit
-            if good:
+        elif isinstance(event, QuotaChecked):
+            about[event.key] = event.generation, event.reason, event.limit
+            if event.reason is Quota.UNDER:
                 warned.pop(event.key, None)
                 owed.pop(event.key, None)
             elif event.reason not in warned.get(event.key, ()):
                 owed[event.key] = event.message
-        elif isinstance(event, warning):
+        elif isinstance(event, CWOverQuota):
             if warned.get(event.key) == about.get(event.key):
-                yield f"{event.key} at {stored.position}: {warning.__name__} is said for a number"
+                yield f"{event.key} at {stored.position}: CWOverQuota is said for a number"
             warned[event.key] = about.get(event.key, ())
             owed.pop(event.key, None)
     for key, message in owed.items():
-        yield f"{key} has no {warning.__name__}: {message}"
+        yield f"{key} has no CWOverQuota: {message}"
+
+
+def _lacks(history: History) -> Iterator[str]:
+    """Each lack of machines is warned of that is worse than each one that was warned of before."""
+    targets: dict[tuple[str, int], int] = {}
+    warned: dict[str, dict[tuple[int, Capacity], int]] = {}
+    owed: dict[str, tuple[int, CapacityChecked]] = {}
+    for stored in history.seen_by("capacity"):
+        match event := stored.message:
+            case NodePoolValidated(key=key, generation=generation):
+                targets[key, generation] = event.spec.target
+            case CWNodePoolDeleted(key=key) | NodePoolDeleting(key=key):
+                warned.pop(key, None)
+                owed.pop(key, None)
+            case CapacityChecked(key=key, reason=reason):
+                owed.pop(key, None)
+                wanted = min(event.granted, targets[key, event.generation])
+                if reason is Capacity.SUFFICIENT:
+                    warned.pop(key, None)
+                elif _lack(event) > warned.get(key, {}).get((wanted, reason), 0):
+                    owed[key] = wanted, event
+            case CWInsufficientCapacity(key=key) if key not in owed:
+                yield f"{key} at {stored.position}: CWInsufficientCapacity is said for a number"
+            case CWInsufficientCapacity(key=key):
+                wanted, verdict = owed.pop(key)
+                before = {
+                    each: most for each, most in warned.get(key, {}).items() if wanted in each
+                }
+                warned[key] = {**before, (wanted, verdict.reason): _lack(verdict)}
+            case _:
+                pass
+    for pool, (_, verdict) in owed.items():
+        yield f"{pool} has no CWInsufficientCapacity: {verdict.message}"
+
+
+def _lack(verdict: CapacityChecked) -> int:
+    """How many of the Nodes that are wanted cannot be had."""
+    return verdict.wanted - verdict.available
 
 
 def _undeliverable(history: History) -> Iterator[str]:
