@@ -138,13 +138,6 @@ class Pool(Claimant):
         return self.target < self.scaled_from
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether it has no Node too many, and no Node leaves or may leave for a scale-down."""
-        if self.stage is not Stage.ACTIVE or self.has_too_many or self.members.is_unanswered:
-            return False
-        return not (self.members.counts.spareable or self.members.reserved_victims)
-
-    @property
     def has_settings_fault(self) -> bool:
         """Whether its settings have a fault to report; a deleted NodePool reports no fault."""
         return bool(self.fault) and self.stage is Stage.ACTIVE

@@ -125,7 +125,7 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
     if pool.has_too_many or pool.members.is_unanswered:
         return
     before = pool.scaled_from
-    if pool.removed or (pool.removed == 0 and pool.has_open_scale_down):
+    if pool.removed is not None:
         yield _report_removed(pool, RemovalReason.SCALE_DOWN)
     if pool.has_open_scale_down:
         yield on.CWNodePoolScaledDown(

@@ -108,8 +108,6 @@ def schedule_offering(state: State, offering: OfferingKey) -> State:
 
 def _store_pool(state: State, pool: Pool) -> State:
     """Return the state with this NodePool, in its place among those that wait for machines."""
-    if pool.removed == 0 and pool.keeps_all and not pool.has_open_scale_down:
-        pool = replace(pool, removed=None)  # The target has risen again, and nothing was removed.
     offering, known, supply = pool.offering, state.pools.get(pool.key), state.supply(pool.offering)
     if known is None and pool.is_spot:
         supply = replace(supply, spot=mark(supply.spot, pool.key, is_in=True))

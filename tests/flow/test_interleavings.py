@@ -285,22 +285,23 @@ def unpaired_warnings(world: WorldHarness) -> list[str]:
 def removals_without_an_end(world: WorldHarness) -> list[str]:
     """What is wrong with the totals of removals.
 
-    A removal was not begun, counts too many, or counts no Node and ends no scale-down.
+    A removal has no total, or two, or a total that counts too many.
     """
     wrong: list[str] = []
-    begun, deleted, is_empty = False, 0, False
+    begun, deleted = False, 0
     for envelope in world.envelopes():
         match envelope.data:
             case CWNodePoolRemoveNodes():
+                if begun:
+                    wrong.append("a removal begins before the last has ended")
                 begun = True
             case CWNodeDeleted():
                 deleted += 1
             case CWNodePoolNodesRemoved(count=count):
-                if not begun or count > deleted or is_empty:
+                if not begun or count > deleted:
                     wrong.append(f"removed {count} of {deleted}")
-                begun, deleted, is_empty = False, 0, count == 0
+                begun, deleted = False, 0
             case CWNodePoolScaledDown(before=before, after=after):
-                begun = is_empty = False
-                if after >= before:
+                if begun or after >= before:
                     wrong.append(f"scaled down from {before} to {after}")
-    return [*wrong, "the last total is 0, and no scale-down has ended"] if is_empty else wrong
+    return [*wrong, "the last removal has not ended"] if begun else wrong

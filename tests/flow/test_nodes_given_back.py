@@ -181,7 +181,7 @@ def test_a_nodepool_above_its_grant_keeps_its_node_if_the_limit_is_raised(
     world.pass_time(minutes=1)
 
     # then the grant rises as for any target, and the Node stays
-    assert world.events("train") == ["CWNodePoolScaledUp 3 4"]
+    assert world.events("train") == ["CWNodePoolScaledUp 3 4", "CWNodePoolNodesRemoved 0 4"]
     assert world.nodes("train") == ["n1", "n2", "n3", "n4"]
     assert world.conditions("train")["Quota"] == "Under"
     assert (world.granted_nodes("train"), used(world)) == (4, 4)
@@ -209,7 +209,7 @@ def test_a_raised_target_keeps_a_node_that_came_back_until_quota_has_judged_it(
     world.pass_time(minutes=1)
 
     assert world.nodes("train") == ["n1", "n2", "n3", "n4"]
-    assert world.events("train") == ["CWNodePoolScaledUp 3 4"]
+    assert world.events("train") == ["CWNodePoolNodesRemoved 0 4", "CWNodePoolScaledUp 3 4"]
     assert (world.granted_nodes("train"), used(world)) == (4, 4)
 
 

@@ -395,6 +395,7 @@ def test_a_node_that_leaves_and_waits_for_its_pods_has_the_whole_timetable(
     assert (world.outcomes(command), world.outcomes(again)) == (["done"], ["unchanged"])
     assert world.timed_events("cheap") == [
         "0:00 PreemptionPending n2",
+        "0:00 CWNodePoolNodesRemoved 0 2",
         "2:00 PreemptionInProgress n2",
         "2:00 CWDrainNode n2",
         "3:00 CWNodeDeleted n2",

@@ -643,8 +643,16 @@ def test_a_node_that_its_reservation_gives_back_is_scaled_down(harness: Harness)
 @pytest.mark.parametrize(
     ("target", "growth"),
     [
-        (4, []),
-        (5, ["CWNodeRequestQueued 1", "CWNodeAssigned n5", "CWNodeRegistered n5"]),
+        (4, ["CWNodePoolNodesRemoved 0 4"]),
+        (
+            5,
+            [
+                "CWNodeRequestQueued 1",
+                "CWNodeAssigned n5",
+                "CWNodePoolNodesRemoved 0 5",
+                "CWNodeRegistered n5",
+            ],
+        ),
     ],
 )
 def test_a_scale_up_that_keeps_a_node_which_its_reservation_gave_back_is_announced(
@@ -665,7 +673,7 @@ def test_a_scale_up_that_keeps_a_node_which_its_reservation_gave_back_is_announc
     # when the target rises to the Nodes that it has, or beyond
     world.scale("train", target)
 
-    # then it is scaled up from the last announced target
+    # then it is scaled up from the last announced target, and the scale-down ends
     assert "has 4 Nodes and wants 3" in removal
     assert world.events("train") == [f"CWNodePoolScaledUp 3 {target}", *growth]
     assert world.nodes("train") == [f"n{number + 1}" for number in range(target)]

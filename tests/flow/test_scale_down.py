@@ -276,9 +276,47 @@ def test_a_target_raised_again_keeps_the_nodes_that_are_still_there(
         "NodeKept n1",
         "NodeUpdated n2 production",
         "NodeKept n2",
+        "CWNodePoolNodesRemoved 0 2",
     ]
     assert world.node_counts("train") == (2, 0, 2)
     assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_scale_down_that_found_no_idle_node_ends_when_it_is_taken_back(
+    world: WorldHarness,
+) -> None:
+    # given a scale-down that waits for an idle Node
+    world.given_data_center()
+    world.grow("train", 2)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.start_recording()
+    world.scale("train", 1)
+
+    world.scale("train", 2)
+
+    assert world.events("train") == ["CWNodePoolRemoveNodes 1", "CWNodePoolNodesRemoved 0 2"]
+    assert world.event_messages("train", "CWNodePoolNodesRemoved") == ["0 Nodes removed, 2 remain"]
+
+
+def test_a_scale_down_of_an_invalid_nodepool_ends_when_it_is_valid_and_wants_its_nodes(
+    world: WorldHarness,
+) -> None:
+    # given a scale-down that waits for a Pod when its NodePool becomes invalid
+    world.given_data_center()
+    world.grow("train", 2, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.scale("train", 1)
+    world.start_recording()
+    world.apply("train", 2, lifecycle=PREFER_IDLE, region="US-WEST-04A")
+    invalid = world.events("train")
+
+    # when it is valid again and wants both Nodes
+    world.apply("train", 2, lifecycle=PREFER_IDLE)
+
+    assert invalid == ["CWInstanceTypeNotInZone"]
+    assert world.events("train") == ["CWInstanceTypeNotInZone", "CWNodePoolNodesRemoved 0 2"]
 
 
 def test_a_target_raised_again_replaces_the_nodes_that_are_gone(world: WorldHarness) -> None:

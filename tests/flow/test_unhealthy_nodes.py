@@ -501,7 +501,7 @@ def test_a_node_that_recovers_while_it_leaves_and_is_kept_is_healthy_again(
 
     # then its cordon is over, and the newest Node leaves before it
     assert reason is None
-    assert kept == ["CWNodeUncordoned n1"]
+    assert kept == ["CWNodeUncordoned n1", "CWNodePoolNodesRemoved 0 2"]
     assert "CWNodeDeletionRequestSuccess n2" in world.events("train")
 
 

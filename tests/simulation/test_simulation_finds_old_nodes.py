@@ -63,6 +63,11 @@ def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
     return pool.target < pool.scaled
 
 
+def ended_with_nothing(_state: AllocatorState, event: Message) -> bool:
+    """A scale-down that is taken back before a Node has left ends without saying so."""
+    return not isinstance(event, CWNodePoolNodesRemoved) or event.count > 0 or not event.remaining
+
+
 def in_part(
     _size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int], *_: object
 ) -> Iterator[Delivery]:
@@ -212,6 +217,9 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a scale-down that is taken back ends without a word": Plant(
         "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
+    ),
+    "a scale-down that is taken back before a Node has left never ends": Plant(
+        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_with_nothing),)
     ),
     "what a scale-down removed is not requested again": Plant(
         "were requested", SHRUNK, (), {"allocator.state.drop_node": requested_still}

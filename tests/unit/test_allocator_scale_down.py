@@ -149,7 +149,7 @@ def test_a_target_that_rises_to_where_it_was_takes_the_whole_scale_down_back() -
     stay = allocator.hears(kept(2, request=1), kept(3, request=1))
 
     assert outputs == [cancelled(2), cancelled(3)]
-    assert stay == []
+    assert stay == [nodes_removed(0, remaining=3)]
     assert allocator.pool.scaled == 3
     assert allocator.pool.removed is None
 

@@ -175,12 +175,12 @@ class Group:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a scale-down is over in which Nodes have left, which was not said.
+        """Whether a scale-down is over, whatever has left in it, which was not said.
 
         Where a cancelled removal became a preemption, that is said when the preemption begins.
         """
         is_over = self.is_down and not (self.unanswered or self.is_giving_way)
-        return bool(self.removed) and not self.failing and is_over
+        return self.removed is not None and not self.failing and is_over
 
     @property
     def unanswered(self) -> bool:

@@ -91,10 +91,8 @@ class NodesModel:
         for group in self.groups.values():
             self._in_racks(group)
             group.grown, group.shrunk = set(), None
-            if group.is_down and not (group.removed or group.victims or group.unanswered):
-                group.removed = None
             if group.key == about and group.is_silent and not group.unfinished:
-                self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
+                self._fault(group, f"ends a removal at {step.position}, and does not say so")
                 group.removed = None
             if group.key == about and group.waits_for_pods and not group.unfinished:
                 self._fault(group, f"waits for Pods at {step.position}, though it need not")
@@ -305,7 +303,7 @@ class NodesModel:
         lent = len(group.lent)
         expected = {len(group.members) + lent, len(group.staying) + lent}
         expected = expected if group.deleting else {group.surplus}
-        if count not in expected or group.removed:
+        if count not in expected or group.removed is not None:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
         if before != group.shrinks_from:
             self._fault(group, f"begins to remove Nodes of {before}, not of {group.shrinks_from}")
@@ -318,6 +316,8 @@ class NodesModel:
         if (message.count, message.remaining) != (left, remain):
             text = f"reports {message.count} removed, {message.remaining} remain"
             self._fault(group, f"{text}; {left} left and {remain} remain")
+        if group.unanswered and not group.deleting:
+            self._fault(group, f"reports {message.count} removed, and another Node may still leave")
         group.removed = None
 
 
@@ -331,7 +331,7 @@ def faults(model: NodesModel) -> Iterator[str]:
         leaving, target = len(group.members) - len(group.staying), group.spec.target
         if not group.valid or group.deleting or leaving or group.has_surplus:
             continue
-        if group.removed:
+        if group.removed is not None:
             yield f"{group.key} has removed {group.removed} Nodes, and does not say so"
         level = group.level
         if level > target or (group.within_quota and level != target):

@@ -130,7 +130,8 @@ class CWNodePoolNodesRemoved(KubernetesEvent):
     """A removal of Nodes is complete.
 
     uid: the NodePool's.
-    count: how many Nodes were removed; 0 if all surplus Nodes left for other reasons.
+    count: how many Nodes were removed; 0 if all surplus Nodes left for other reasons, or if the
+        NodePool wants them again.
     remaining: how many Nodes the NodePool still has.
     removal: why the Nodes were removed.
     """
