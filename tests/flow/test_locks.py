@@ -252,6 +252,24 @@ def test_a_lock_delays_the_drain_of_a_scale_down_until_it_is_released(world: Wor
     assert world.nodes("train") == []
 
 
+def test_a_scale_down_with_prefer_idle_releases_a_pending_lock(world: WorldHarness) -> None:
+    # given a Node that a job waits for until a Pod has ended
+    given_node(world)
+    world.run_pod("n1", graceS=600)
+    world.lock("train", "n1")
+
+    world.scale("train", 0)
+    released = world.lock_changes("train")
+    world.pass_time(minutes=10)
+
+    # then no job begins there, and the Node leaves with the Pod
+    assert released == [
+        "n1 pending 42",
+        "n1 released 42: Node n1 leaves its NodePool (ScaleDown)",
+    ]
+    assert world.nodes("train") == []
+
+
 def test_a_lock_taken_while_a_node_is_chosen_keeps_it(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1)
