@@ -121,11 +121,12 @@ def _choose_exchange(
 
 
 def _end_removal(pool: Pool) -> Iterator[Shrinking]:
-    """Yield the end of a removal, if no Node is too many and no cancelled removal may succeed."""
-    if pool.has_too_many or pool.members.is_unanswered:
+    """Yield the end of a removal, if no Node is too many and none may still leave for it."""
+    is_open = pool.removed is not None
+    if pool.has_too_many or pool.members.is_unanswered or (is_open and _has_asked_victim(pool)):
         return
     before = pool.scaled_from
-    if pool.removed is not None:
+    if is_open:
         yield _report_removed(pool, RemovalReason.SCALE_DOWN)
     if pool.has_open_scale_down:
         yield on.CWNodePoolScaledDown(
@@ -134,6 +135,14 @@ def _end_removal(pool: Pool) -> Iterator[Shrinking]:
             after=pool.target,
             message=f"scaled down from {before} to {format_count(pool.target)}",
         )
+
+
+def _has_asked_victim(pool: Pool) -> bool:
+    """Return whether a victim was asked to give way and may leave before its preemption begins."""
+    return any(
+        each.is_asked and each.removed_in == pool.removals and not each.is_cancelled
+        for each in pool.members.every.values()
+    )
 
 
 def _empty_pool(pool: Pool) -> Iterator[Shrinking]:

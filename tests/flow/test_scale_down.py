@@ -448,6 +448,34 @@ def test_a_scale_down_counts_no_node_that_was_preempted_and_still_ends(
     ]
 
 
+def test_a_scale_down_ends_only_after_a_victim_that_was_asked_to_give_way_has_left(
+    world: WorldHarness,
+) -> None:
+    # given a spot Node that leaves for a scale-down once its Pod ends
+    world.given_data_center(machines=3)
+    world.grow("cheap", 3, computeClass="spot", lifecycle={"scaleDownStrategy": "PreferIdle"})
+    world.apply("train", 0)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.start_recording()
+    world.scale("cheap", 2)
+
+    # when it is asked to give way, and the target rises again before its preemption begins
+    with world.paused("preemption"):
+        world.scale("train", 1)
+        world.scale("cheap", 3)
+        world.stop_pod("n3")
+
+    # then the scale-down ends, and counts the Node, once the Node has left
+    assert [
+        each for each in world.events("cheap") if each.startswith(("CWNodePool", "CWNodeDeleted"))
+    ] == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeleted n3",
+        "CWNodePoolNodesRemoved 1 2",
+    ]
+
+
 def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_used_again(
     world: WorldHarness,
 ) -> None:

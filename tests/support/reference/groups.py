@@ -175,12 +175,19 @@ class Group:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a scale-down is over, whatever has left in it, which was not said.
+        """Whether a scale-down is over, and its end was not published.
 
         Where a cancelled removal became a preemption, that is said when the preemption begins.
         """
         is_over = self.is_down and not (self.unanswered or self.is_giving_way)
         return self.removed is not None and not self.failing and is_over
+
+    @property
+    def has_asked_victim(self) -> bool:
+        """Whether a victim of a scale-down was asked to give way, and its preemption is awaited."""
+        members = (*self.members.values(), *self.lent.values())
+        scale_down = RemovalReason.SCALE_DOWN
+        return any(member.awaited and member.chosen is scale_down for member in members)
 
     @property
     def unanswered(self) -> bool:

@@ -316,7 +316,8 @@ class NodesModel:
         if (message.count, message.remaining) != (left, remain):
             text = f"reports {message.count} removed, {message.remaining} remain"
             self._fault(group, f"{text}; {left} left and {remain} remain")
-        if group.unanswered and not group.deleting:
+        may_leave = group.unanswered or group.has_asked_victim
+        if may_leave and not group.deleting:
             self._fault(group, f"reports {message.count} removed, and another Node may still leave")
         group.removed = None
 
