@@ -79,7 +79,8 @@ def _publish_verdict(pool: Pool, share: Share, *, exact: bool = False) -> Iterat
 def _is_new_warning(pool: Pool, share: Share) -> bool:
     """Return whether the NodePool wants another number of Nodes, or lacks more for this reason.
 
-    What was warned of stays known until then, so a machine that comes and goes is warned of once.
+    What was warned of stays known until the target changes or there are enough machines, so a
+    machine that comes and goes while others are missing is warned of once.
     """
     if pool.warned is None or pool.warned[1] != (pool.goal or 0):
         return True

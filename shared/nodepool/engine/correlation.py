@@ -17,9 +17,9 @@ from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine,
 CORRELATIONS_MAX = 20_000
 """How many NodePools and machines are remembered at least."""
 DROPPED = 1_000
-"""How many more there may be, until that many are dropped: those not mentioned for longest.
+"""How many more are remembered until this many are dropped at once, the least recent first.
 
-They are not dropped one by one, because a dict has its first key behind the gaps of removed keys.
+To find the first key of a dict, Python passes the gaps that removed keys leave.
 """
 
 
