@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from nodepool.client import Client
     from nodepool.contract.events import CommandAccepted
 
-CORDONED = ("cordoned", "draining")
+STOPPED = ("cordoned", "draining", *RESTARTING)
+"""The phases of a Node that a command drains, until the drain is taken back."""
+USUALLY_S = 2.0
+"""Within this time, the document of a Node shows that its machine has not answered a cordon."""
 Change = Callable[["Client", str, str], "Awaitable[CommandAccepted]"]
 """Changes a Node, given the client, the NodePool's name and the Node's name."""
 
@@ -123,14 +126,17 @@ async def _drain_each(
             pool = labels(document).get(POOL_LABEL, "")
             outcome = await change(client, pool, name)
             print_text(f"{NODE.full}/{name} {format_change(outcome, 'cordoned')}")
-            await _wait_for_drain(document, changes, timeout_s)
+            await wait_for_drain(document, changes, timeout_s)
         return "drained"
 
     return await in_turn(names, drain_and_wait)
 
 
-async def _wait_for_drain(
-    first: Document, changes: AsyncIterator[Document | None], timeout_s: float | None
+async def wait_for_drain(
+    first: Document,
+    changes: AsyncIterator[Document | None],
+    timeout_s: float | None,
+    usually_s: float = USUALLY_S,
 ) -> None:
     """Wait until nothing runs on a Node, or the Node is rebooted or gone.
 
@@ -141,16 +147,19 @@ async def _wait_for_drain(
     from nodepool.client.errors import TimedOut
 
     document: Document | None = first
-    reboots, was_cordoned, shown = _reboots(first), False, ""
+    reboots, was_stopped, shown = _reboots(first), False, ""
     try:
         async with asyncio.timeout(timeout_s):
-            while document is not None and not is_drained(document, reboots):
+            while document is not None and _reboots(document) <= reboots:
                 phase = field(document, "status", "phase")
-                if was_cordoned and phase == "production":
+                if was_stopped and phase == "production":
                     raise CliError("the drain was taken back: it is no longer cordoned")
-                was_cordoned = was_cordoned or phase in CORDONED
+                was_stopped = was_stopped or phase in STOPPED
+                if is_drained(document):
+                    document = await _find_objection(changes, usually_s)
+                    continue
                 awaited = say_awaited(document)
-                if was_cordoned and awaited != shown:
+                if was_stopped and awaited != shown:
                     shown = awaited
                     print_note(f"{full_name(NODE, document)} {awaited}")
                 document = await anext(changes)
@@ -159,16 +168,40 @@ async def _wait_for_drain(
         raise TimedOut(f"timed out waiting for the drain: the Node {awaited}") from None
 
 
-def is_drained(document: Document, reboots: int) -> bool:
-    """Return whether nothing runs on a Node, as far as its machine tells, or it restarted since."""
+async def _find_objection(
+    changes: AsyncIterator[Document | None], usually_s: float
+) -> Document | None:
+    """Return the next document that shows that a Node is not drained; None if none comes in time.
+
+    A machine that has yet to answer the cordon is named only after the time in which machines
+    usually answer: until then, no document says whether anything still runs there.
+    """
+    import asyncio
+
+    document: Document | None
+    try:
+        async with asyncio.timeout(usually_s) as usually:
+            while (document := await anext(changes)) is not None and is_drained(document):
+                pass
+    except TimeoutError:
+        if not usually.expired():
+            raise
+        return None
+    return document
+
+
+def is_drained(document: Document) -> bool:
+    """Return whether a Node is cordoned and nothing runs there, as far as its machine tells."""
     phase, active = field(document, "status", "phase"), condition(document, "CWActive", "status")
-    is_idle = active != "True" and not _is_silent(document)
-    return (phase == "cordoned" and is_idle) or phase in RESTARTING or _reboots(document) > reboots
+    is_awaited = _is_silent(document) or field(document, "status", "answerBy") is not None
+    return phase == "cordoned" and active != "True" and not is_awaited
 
 
 def say_awaited(document: Document) -> str:
     """Return what the drain of a Node waits for."""
-    if _is_silent(document):
+    if field(document, "status", "phase") in RESTARTING:
+        return "waits until its reboot and its verification end"
+    if _is_silent(document) or condition(document, "CWActive", "status") != "True":
         return "waits for its machine to answer"
     return f"waits for what is {condition(document, 'CWActive', 'message')}"
 
