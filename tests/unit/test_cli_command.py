@@ -113,6 +113,13 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["get", "np,no", "-w"], "error: --watch: shows objects of one type; name a single TYPE"),
         (["get", "np", "-w", "--sort-by", ".a"], "error: --sort-by: has no meaning with --watch"),
         (["get", "zones", "-w"], "error: --watch: zones cannot be watched; leave it out"),
+        *(
+            (
+                ["get", "np", flag, "x"],
+                f"error: No such option '{flag}'; set NODEPOOL_NKEY_FILE, or what the server",
+            )
+            for flag in ("--token", "--user", "--as")
+        ),
         (["get", "np", "a", "-A"], "error: --all-namespaces: shows all objects; leave the names"),
         (["wait", "np", "--for", "delete"], "error: NAME: is required; write nodepool NAME, --all"),
         (["wait", "np/a", "--all", "--for", "delete"], "error: NAME: write either names, or --all"),

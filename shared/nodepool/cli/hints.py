@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from nodepool.contract.suggest import closest, did_you_mean
 
+_CREDENTIALS = "set NODEPOOL_NKEY_FILE, or what the server requires instead; see shared/SETTINGS.md"
 VERBS = {
     "logs": "use 'nodepool events' for what happened, 'kubectl logs' for a Pod; the logs of the"
     " services are in the folder 'logs' of the data directory",
@@ -15,7 +16,7 @@ VERBS = {
     "capacity": "'nodepool find capacity' ranks zones, and 'nodepool get capacity' counts machines",
     "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
-    "login": "set NODEPOOL_NKEY_FILE, or what the server requires instead; see shared/SETTINGS.md",
+    "login": _CREDENTIALS,
     "ls": "use 'nodepool get'",
     "ps": "use 'nodepool get nodes'",
     "status": "use 'nodepool get', 'nodepool explain' or 'nodepool doctor'",
@@ -46,7 +47,6 @@ VERBS["resume"] = VERBS["pause"]
 _ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
 _ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"
 _SERVER_SIDE = "every change is made by the server; leave it out"
-_NO_ACCESS_CONTROL = "there is no authentication yet; leave it out"
 FLAGS = {
     "-n": _ORGANISATION,
     "--namespace": _ORGANISATION,
@@ -57,9 +57,9 @@ FLAGS = {
     "--kubeconfig": _ADDRESS,
     "--server": _ADDRESS,
     "-s": _ADDRESS,
-    "--user": _NO_ACCESS_CONTROL,
-    "--token": _NO_ACCESS_CONTROL,
-    "--as": _NO_ACCESS_CONTROL,
+    "--user": _CREDENTIALS,
+    "--token": _CREDENTIALS,
+    "--as": _CREDENTIALS,
     "--server-side": _SERVER_SIDE,
     "--force-conflicts": _SERVER_SIDE,
     "--field-manager": _SERVER_SIDE,
