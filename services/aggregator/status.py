@@ -87,14 +87,21 @@ def _queue(pool: NodePoolObject) -> Document:
 
 
 def _racks(pool: NodePoolObject) -> Document:
-    """Return the counts in racks, of a type that comes in racks: whole racks, and all awaited."""
+    """Return the counts in racks, of a type that comes in racks: whole racks, and all awaited.
+
+    A rack that lacks Nodes is awaited, and a whole rack for what remains. Which rack a Node in
+    progress fills up is not counted, so what is awaited counts as whole racks until it has joined.
+    """
     size = pool.spec.rack_size
     if not size:
         return {}
+    found = () if pool.in_progress else pool.domains.values()
+    lacking = [-count % size for count in found if count % size]
+    whole = -(-max(0, pool.queued - sum(lacking)) // size)
     counts = {
         "target": pool.spec.target // size,
         "current": sum(count // size for count in pool.domains.values()),
-        "queued": -(-pool.queued // size),
+        "queued": min(len(lacking), pool.queued) + whole,
     }
     lost = [{"name": name, "domain": domain} for name, domain in sorted(pool.lost.items())]
     return {"rackStatus": counts, **({"lostMachines": lost} if lost else {})}

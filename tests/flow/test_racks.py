@@ -267,6 +267,25 @@ def test_a_lost_node_is_replaced_by_a_machine_of_its_own_rack(harness: Harness) 
     assert harness.conditions("train")["Capacity"] == "Sufficient"
 
 
+def test_each_rack_that_lacks_a_node_is_queued(world: WorldHarness) -> None:
+    # given a NodePool that wants one rack more than there is
+    given_racks(world, 2)
+    want(world, 3)
+    before = rack_status(world)
+
+    # when each of its racks lends a Node to the control plane, and its target falls to these racks
+    for node in ("n1", "n19"):
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    world.run_until_idle()
+    three = rack_status(world)
+    want(world, 2)
+
+    # then each of them is queued, and a rack that is not there at all is another one
+    assert before == {"target": 3, "current": 2, "queued": 1}
+    assert three == {"target": 3, "current": 0, "queued": 3}
+    assert rack_status(world) == {"target": 2, "current": 0, "queued": 2}
+
+
 def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: WorldHarness) -> None:
     given_racks(world, 1)
     break_boot(world, "n3", "n4")
