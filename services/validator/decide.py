@@ -15,6 +15,7 @@ from nodepool.contract.keys import PoolKey, cluster_key
 from nodepool.contract.messages import Command, path_fields
 from nodepool.contract.outcomes import CommandOutcome, build_acceptance, build_refusal
 from nodepool.contract.rules import Refusal, find_fault, list_size_faults, malformed_cluster
+from nodepool.contract.scaling import scale_spec, unscalable
 from nodepool.service import Context, Failure, Reconciler, Service
 from validator import Hears, Says
 from validator.conflict import (
@@ -26,7 +27,6 @@ from validator.conflict import (
     unknown_pool,
 )
 from validator.objects import autoscale_pool, change_pool, checked_again, create_pool, is_same
-from validator.scaling import scale_spec, unscalable
 from validator.state import Cluster, Pool, State, evolve
 
 

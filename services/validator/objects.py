@@ -9,8 +9,8 @@ from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated
 from nodepool.contract.exceptions import NO_FAILURE, describe
 from nodepool.contract.messages import path_fields
 from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.scaling import scale_spec
 from nodepool.service import Context
-from validator.scaling import scale_spec
 from validator.verdict import Verdict, verdict
 
 UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")

@@ -17,11 +17,11 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.rules import list_size_faults
+from nodepool.contract.scaling import scale_spec
 from nodepool.service import Context
 from nodepool.state.values import replace
 from nodepool.state.work import WithWork
 from validator import Hears, Says
-from validator.scaling import scale_spec
 
 
 class Cluster(NamedTuple):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from nodepool.client import Client, Object
 from testbed.ports import free_port
 
 H200 = "gd-8xh200ib-i128"
+GB200 = "gb200-4x"
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,23 @@ def test_a_change_is_printed_as_the_object_that_was_stored(
     assert json.loads(done.out)["metadata"]["generation"] == 2
     assert json.loads(tried.out)["spec"]["targetNodes"] == 9
     assert target(nodepool, "shown") == 1
+
+
+@pytest.mark.parametrize("tried", ["none", "client", "server"])
+def test_a_part_of_a_rack_is_refused_wherever_it_is_tried(nodepool: Nodepool, tried: str) -> None:
+    name = f"racks-{tried}"
+    nodepool("create", "np", name, "--instance-type", GB200, "--racks", "0")
+
+    scale = partial(nodepool, "scale", "np", name, f"--dry-run={tried}", "-o", "json", "--target")
+    refused, scaled = scale("20"), scale("36")
+
+    assert refused == (
+        1,
+        "",
+        f'error: nodepool "{name}": targetNodes: must be a multiple of 18, the Nodes of one rack:'
+        " this NodePool has targetRacks (Invalid)\n",
+    )
+    assert json.loads(scaled.out)["spec"]["targetRacks"] == 2
 
 
 def test_a_nodepool_is_scaled_from_the_target_that_it_must_have(

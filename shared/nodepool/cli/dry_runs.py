@@ -7,10 +7,10 @@ from nodepool.client import Refused
 from nodepool.client.manifests import desired_document, stored_document
 from nodepool.client.names import find_name_refusal
 from nodepool.contract import grammar
-from nodepool.contract.catalog import RACK_SIZE
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.documents import Document, field
 from nodepool.contract.outcomes import build_acceptance
+from nodepool.contract.scaling import scale_spec, unscalable
 
 if TYPE_CHECKING:
     from nodepool.client import Client, Outcome
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
     """Return what `--dry-run=client` reports.
 
-    It reads what is stored, and checks only the name.
+    It reads what is stored, and checks only the name, and that no rack is scaled in part.
     """
     name = command.path[2]
     refusal = find_name_refusal(command)
@@ -35,9 +35,12 @@ async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
         return _compute_outcome(command, stored)
     if stored is None:
         return Refused("metadata.name", "NotFound", f"NodePool {name} does not exist")
-    return build_acceptance(
-        command, "configured" if isinstance(command, ScaleNodePool) else "deleted"
-    )
+    if not isinstance(command, ScaleNodePool):
+        return build_acceptance(command, "deleted")
+    part = unscalable(stored.spec, command.target_nodes)
+    if part is not None:
+        return Refused(part.field, part.reason, part.message)
+    return build_acceptance(command, "configured")
 
 
 def _compute_outcome(command: ApplyNodePool, stored: "NodePoolValidated | None") -> "Outcome":
@@ -65,14 +68,10 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
         return desired_document(command)
     name = command.path[2]
     stored = await client.nodepools.read_stored(name)
+    if dry_run is not DryRun.NONE and isinstance(command, ScaleNodePool):
+        spec = scale_spec(stored.spec, command.target_nodes)
+        stored = stored.model_copy(update={"spec": spec})
     document = dict(stored_document(stored))
-    if isinstance(command, ScaleNodePool) and dry_run is not DryRun.NONE:
-        spec = field(document, "spec")
-        assert isinstance(spec, dict), "a spec is a map"
-        racks = command.target_nodes // (stored.spec.rack_size or RACK_SIZE)
-        in_racks = stored.spec.target_racks is not None
-        changed = {"targetRacks": racks} if in_racks else {"targetNodes": command.target_nodes}
-        document["spec"] = {**spec, **changed}
     shown = await client.nodepools.get(name)
     # The read model may still show the status of an earlier NodePool with this name.
     if field(shown, "metadata", "uid") == stored.uid:
