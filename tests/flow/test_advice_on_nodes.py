@@ -986,7 +986,7 @@ def test_a_rack_of_which_a_node_boots_is_a_target_that_a_nodepool_may_keep(
     want(world, 2)
     world.pass_time(minutes=1)
 
-    assert helps(world)[0][-1] == "scale train to 18, what it has and awaits"
+    assert helps(world)[0][-1] == "scale train to 1 rack (18 Nodes), what it has and awaits"
 
 
 BLOCKED: Mapping[str, Callable[[WorldHarness], object]] = {

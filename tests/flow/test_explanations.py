@@ -1599,7 +1599,7 @@ def test_racks_that_are_missing_are_asked_for_as_a_whole(world: WorldHarness) ->
 
     assert capacity.helps == (
         "add 36 machines of the type to the zone, in whole racks",
-        "scale more to 18, what it has",
+        "scale more to 1 rack (18 Nodes), what it has",
     )
 
 
@@ -1687,6 +1687,7 @@ def test_a_nodepool_with_a_part_of_a_rack_is_to_be_scaled_to_whole_racks(
 
     # then it is whole racks, and was enough
     assert advised.action == ScalePeer(f"{CLUSTER}/large", 36)
+    assert advised.text == f"scale {CLUSTER}/large down to 2 racks (36 Nodes)"
     assert outcomes == ["configured 2"]
     assert titles(explained(world, "train")) == []
 

@@ -12,7 +12,7 @@ from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.node_facts import NodeFacts
 from nodepool.explanation.remedies import Remedy, ScaleTo
-from nodepool.explanation.sharing import down_to_racks, preempting, rack_of
+from nodepool.explanation.sharing import down_to_racks, in_racks, preempting, rack_of
 from nodepool.explanation.unanswered import INTERNAL_ERROR, has_failed
 from nodepool.placement.racks import count_racks, count_surplus
 
@@ -126,7 +126,7 @@ def keep_nodes(facts: Facts, count: int) -> Iterator[Remedy]:
     if 0 < count < facts.target and fits_racks(facts, count):
         what = "what it has" if count <= facts.current else "what it has and awaits"
         what = what if count == facts.held else "what it keeps"
-        yield Remedy(f"scale {facts.name} to {count}, {what}", ScaleTo(count))
+        yield Remedy(f"scale {facts.name} to {in_racks(facts, count)}, {what}", ScaleTo(count))
 
 
 def has_quota_for_all(facts: Facts) -> bool:

@@ -36,7 +36,7 @@ from nodepool.explanation.remedies import (
     Wait,
     promise,
 )
-from nodepool.explanation.sharing import of_domain, rack_of
+from nodepool.explanation.sharing import in_racks, of_domain, rack_of
 from nodepool.explanation.unanswered import count_unchosen
 
 _CURABLE: Final = frozenset(
@@ -73,7 +73,7 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
     has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
     may_keep = is_over and stay and has_quota_for_all(facts)
     if may_keep and not facts.autoscaling and fits_racks(facts, has):
-        yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
+        yield Remedy(f"scale {facts.name} to {in_racks(facts, has)}, what it has", ScaleTo(has))
 
 
 def _unblock(facts: Facts, blocked: list[NodeFacts], leaving: list[NodeFacts]) -> Iterator[Remedy]:

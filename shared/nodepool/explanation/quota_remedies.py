@@ -17,6 +17,7 @@ from nodepool.explanation.remedies import (
 from nodepool.explanation.sharing import (
     down_to_racks,
     holders,
+    in_racks,
     in_zone,
     largest,
     list_names,
@@ -81,7 +82,9 @@ def quota_remedies(facts: Facts) -> Iterator[Remedy]:
     fitting = down_to_racks(facts, (limit.limit or 0) - _others(facts))
     least = facts.held if facts.wanted == facts.target else facts.allowed
     if least < fitting < facts.target and not facts.autoscaling:
-        yield Remedy(f"scale {facts.name} to {fitting}, which fits", ScaleTo(fitting))
+        yield Remedy(
+            f"scale {facts.name} to {in_racks(facts, fitting)}, which fits", ScaleTo(fitting)
+        )
     elif limit.limit is not None and facts.wanted == facts.target:
         yield from keep_nodes(facts, facts.held)
     yield from _take_from_peer(facts, limit)
@@ -150,7 +153,7 @@ def _take_from_peer(facts: Facts, limit: Limit) -> Iterator[Remedy]:
             if short > 0 and 0 <= left < peer.target and (waits or not delay):
                 givers.append((waits, delay, -peer.reserved, peer.name, left))
     for waits, delay, _, name, left in sorted(givers)[:1]:
-        text = f"scale {name} down to {left}{f': {delay}' if delay else ''}"
+        text = f"scale {name} down to {in_racks(facts, left)}{f': {delay}' if delay else ''}"
         others = [each for each in leaving if each.name != name]
         slow = [each for each in others if _count_unaided(each) < each.returning]
         if waits and slow:

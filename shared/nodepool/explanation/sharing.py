@@ -90,6 +90,13 @@ def up_to_racks(facts: Facts, count: int) -> int:
     return -(-count // rack_of(facts)) * rack_of(facts)
 
 
+def in_racks(facts: Facts, count: int) -> str:
+    """Return a target of whole racks in words, such as `2 racks (36 Nodes)`, or of Nodes alone."""
+    size = rack_of(facts)
+    racks = f"{format_count(count // size, 'rack')} ({format_count(count)})"
+    return str(count) if size == 1 else racks
+
+
 def nodes_wait(count: int) -> str:
     """Return a number of Nodes with the verb `wait`."""
     return f"{format_count(count)} {'waits' if count == 1 else 'wait'}"
