@@ -42,6 +42,9 @@ def change_node(node: NodeObject, event: NodeChanged, context: Context) -> NodeO
     if event.assignment != node.assignment:
         return node
     after = _fold_event(node, event, context)
+    # The wait for an action and the action itself are two conditions, each with its own time.
+    if after.action_condition != node.action_condition:
+        after = replace(after, action_since=context.time)
     return after if after.removal is None else replace(after, progressed=context.time)
 
 
@@ -183,7 +186,5 @@ def _update_node(node: NodeObject, event: on.NodeUpdated, context: Context) -> N
     if (after.cordon, after.cordon_reason) != (node.cordon, node.cordon_reason):
         after = replace(after, cordoned_since=context.time)
     if node.phase in RESTARTING and after.phase not in RESTARTING:
-        after = _with_silence_due(after, context)
-    # The wait for an action and the action itself are two conditions, each with its own time.
-    is_same = after.action_condition == node.action_condition
-    return after if is_same else replace(after, action_since=context.time)
+        return _with_silence_due(after, context)
+    return after

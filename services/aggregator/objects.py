@@ -362,9 +362,11 @@ class NodeObject:
     def action_condition(self) -> str:
         """Return the type of the condition that names its action; empty without an action.
 
-        A drained Node keeps its action until it is uncordoned, but nothing waits there any more.
+        A drained Node keeps its action until it is uncordoned, but nothing waits there any more,
+        unless its machine has yet to answer the cordon.
         """
-        is_drained = self.phase is NodePhase.CORDONED and not self.active
+        is_idle = self.phase is NodePhase.CORDONED and not self.active
+        is_drained = is_idle and self.answer_by is None
         if self.action is None or (self.action is NodeAction.DRAIN and is_drained):
             return ""
         outside = self.phase in RESTARTING

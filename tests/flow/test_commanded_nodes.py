@@ -108,6 +108,28 @@ def test_a_node_waits_for_its_drain_only_until_it_is_drained(world: WorldHarness
     assert "PendingPhaseState" not in world.node_conditions("n1")
 
 
+def test_a_node_waits_for_its_drain_while_its_machine_has_yet_to_answer(
+    world: WorldHarness,
+) -> None:
+    # given a machine that hangs, on which nothing seems to run when its Node is to be drained
+    world.given_data_center()
+    world.apply("train", 1)
+    world.break_machines("n1", fault="hang")
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+    conditions = world.node("n1")["status"]["conditions"]
+    waiting = [each for each in conditions if each["type"] == "PendingPhaseState"]
+
+    # when the machine answers
+    world.break_machines("n1", fault="hang", times=0)
+
+    # then the Node has waited since it was known that it had not answered
+    assert [(each["reason"], each["lastTransitionTime"]) for each in waiting] == [
+        ("drain", "2026-01-01T00:00:01Z")
+    ]
+    assert "PendingPhaseState" not in world.node_conditions("n1")
+
+
 def test_a_node_shows_until_when_its_reboot_has_to_end_only_while_it_reboots(
     world: WorldHarness,
 ) -> None:
