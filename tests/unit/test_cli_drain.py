@@ -133,3 +133,14 @@ def test_a_drain_waits_for_no_answer_longer_than_it_may() -> None:
 def test_a_drain_that_is_taken_back_is_an_error(stopped: Document) -> None:
     with pytest.raises(CliError, match="the drain was taken back"):
         list_unread(node("production", JOB), [stopped, node("production", JOB)])
+
+
+def test_a_cordon_that_was_taken_back_before_the_drain_does_not_take_it_back() -> None:
+    # given a read model that still shows what was before the command
+    before = [node("production"), node("cordoned"), node("production")]
+
+    # when it shows the drain after that
+    unread = list_unread(node("cordoned"), [*before, node("draining", JOB), node("cordoned")])
+
+    # then the drain goes on to its end
+    assert unread == []

@@ -151,13 +151,16 @@ async def wait_for_drain(
     try:
         async with asyncio.timeout(timeout_s):
             while document is not None and _reboots(document) <= reboots:
-                phase = field(document, "status", "phase")
-                if was_stopped and phase == "production":
-                    raise CliError("the drain was taken back: it is no longer cordoned")
-                was_stopped = was_stopped or phase in STOPPED
-                if is_drained(document):
-                    document = await _find_objection(changes, usually_s)
-                    continue
+                was_stopped = was_stopped or field(document, "status", "phase") in STOPPED
+                is_back = was_stopped and _is_in_production(document)
+                if is_back or is_drained(document):
+                    is_end = _is_in_production if is_back else is_drained
+                    document = await _settle(document, changes, is_end, usually_s)
+                    if document is None or not is_end(document):
+                        continue
+                    if is_back and _reboots(document) <= reboots:
+                        raise CliError("the drain was taken back: it is no longer cordoned")
+                    return
                 awaited = say_awaited(document)
                 if was_stopped and awaited != shown:
                     shown = awaited
@@ -168,26 +171,32 @@ async def wait_for_drain(
         raise TimedOut(f"timed out waiting for the drain: the Node {awaited}") from None
 
 
-async def _find_objection(
-    changes: AsyncIterator[Document | None], usually_s: float
+async def _settle(
+    document: Document,
+    changes: AsyncIterator[Document | None],
+    is_end: Callable[[Document], bool],
+    usually_s: float,
 ) -> Document | None:
-    """Return the next document that shows that a Node is not drained; None if none comes in time.
+    """Return a document that seems to end a drain if it lasts, or else what comes instead of it.
 
     A machine that has yet to answer the cordon is named only after the time in which machines
-    usually answer: until then, no document says whether anything still runs there.
+    usually answer, and the read model may still show what was before the command.
     """
     import asyncio
 
-    document: Document | None
+    latest: Document | None = document
     try:
         async with asyncio.timeout(usually_s) as usually:
-            while (document := await anext(changes)) is not None and is_drained(document):
-                pass
+            while latest is not None and is_end(latest):
+                latest = await anext(changes)
     except TimeoutError:
         if not usually.expired():
             raise
-        return None
-    return document
+    return latest
+
+
+def _is_in_production(document: Document) -> bool:
+    return field(document, "status", "phase") == "production"
 
 
 def is_drained(document: Document) -> bool:
