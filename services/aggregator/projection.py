@@ -30,7 +30,7 @@ from nodepool.placement.machines import Machine
 from nodepool.service import Object
 from nodepool.state.values import replace
 
-RENDERING: Final = "13"
+RENDERING: Final = "14"
 """The version of the documents; raise it when a release renders the same state differently."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"

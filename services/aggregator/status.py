@@ -91,6 +91,7 @@ def _racks(pool: NodePoolObject) -> Document:
 
     A rack that lacks Nodes is awaited, and a whole rack for what remains. Which rack a Node in
     progress fills up is not counted, so what is awaited counts as whole racks until it has joined.
+    A rack that leaves may lack Nodes, too, so no more is awaited than the target lacks.
     """
     size = pool.spec.rack_size
     if not size:
@@ -98,11 +99,10 @@ def _racks(pool: NodePoolObject) -> Document:
     found = () if pool.in_progress else pool.domains.values()
     lacking = [-count % size for count in found if count % size]
     whole = -(-max(0, pool.queued - sum(lacking)) // size)
-    counts = {
-        "target": pool.spec.target // size,
-        "current": sum(count // size for count in pool.domains.values()),
-        "queued": min(len(lacking), pool.queued) + whole,
-    }
+    target = pool.spec.target // size
+    current = sum(count // size for count in pool.domains.values())
+    queued = min(len(lacking), pool.queued) + whole
+    counts = {"target": target, "current": current, "queued": min(queued, max(0, target - current))}
     lost = [{"name": name, "domain": domain} for name, domain in sorted(pool.lost.items())]
     return {"rackStatus": counts, **({"lostMachines": lost} if lost else {})}
 

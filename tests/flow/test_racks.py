@@ -286,6 +286,23 @@ def test_each_rack_that_lacks_a_node_is_queued(world: WorldHarness) -> None:
     assert rack_status(world) == {"target": 2, "current": 0, "queued": 2}
 
 
+def test_a_rack_that_leaves_is_not_awaited(world: WorldHarness) -> None:
+    # given two racks, of which one leaves and waits for the Pod of its last Node
+    given_racks(world, 2)
+    want(world, 2, lifecycle=PREFER_IDLE)
+    for number in range(1, 20):
+        run_pod(world, f"n{number}")
+    want(world, 1, lifecycle=PREFER_IDLE)
+
+    # when the rack that stays lends idle Nodes to the control plane
+    for node in ("n1", "n2", "n3"):
+        stop_pod(world, node)
+        world.command_node("ReserveNode", "train", node, reservedDesired="control-plane")
+    world.run_until_idle()
+
+    assert rack_status(world) == {"target": 1, "current": 0, "queued": 1}
+
+
 def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: WorldHarness) -> None:
     given_racks(world, 1)
     break_boot(world, "n3", "n4")
