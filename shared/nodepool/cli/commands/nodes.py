@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from nodepool.contract.events import CommandAccepted
 
 STOPPED = ("cordoned", "draining", *RESTARTING)
-"""The phases of a Node that a command drains, until the drain is taken back."""
+"""The phases in which a Node may be while a command drains it."""
 USUALLY_S = 2.0
-"""Within this time, the document of a Node shows that its machine has not answered a cordon."""
+"""Within so many seconds, a document shows that its machine has not answered a cordon."""
 Change = Callable[["Client", str, str], "Awaitable[CommandAccepted]"]
 """Changes a Node, given the client, the NodePool's name and the Node's name."""
 
@@ -71,7 +71,7 @@ def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
     default="0s",
     show_default=True,
     metavar="DURATION",
-    help="How long to wait until nothing runs there; 0 for no limit.",
+    help="How long to wait until nothing runs there, at least 2s; 0 for no limit.",
 )
 @click.pass_obj
 def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, timeout: str) -> int:
@@ -140,7 +140,9 @@ async def wait_for_drain(
 ) -> None:
     """Wait until nothing runs on a Node, or the Node is rebooted or gone.
 
-    Raises `CliError` if the cordon ends before that, because the drain was taken back.
+    Raises `CliError` if the Node is in production again, because the drain was taken back.
+
+    usually_s: for how many seconds a document must hold that shows that the drain is over.
     """
     import asyncio
 
