@@ -93,8 +93,9 @@ def up_to_racks(facts: Facts, count: int) -> int:
 def in_racks(facts: Facts, count: int) -> str:
     """Return a target of whole racks in words, such as `2 racks (36 Nodes)`, or the count alone."""
     size = rack_of(facts)
-    racks = f"{format_count(count // size, 'rack')} ({format_count(count)})"
-    return str(count) if size == 1 else racks
+    if size == 1 or not count:
+        return str(count)
+    return f"{format_count(count // size, 'rack')} ({format_count(count)})"
 
 
 def nodes_wait(count: int) -> str:
