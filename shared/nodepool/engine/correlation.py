@@ -15,11 +15,12 @@ from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine, OfNode, OfPool
 
 CORRELATIONS_MAX = 20_000
-"""How many NodePools and machines are remembered at least."""
+"""The least number of NodePools and machines that are remembered."""
 DROPPED = 1_000
-"""How many more are remembered until this many are dropped at once, the least recent first.
+"""The number of NodePools and machines that are dropped together, once there are so many too many.
 
-To find the first key of a dict, Python passes the gaps that removed keys leave.
+The least recently mentioned are dropped first. Dropping each alone would be slow: to find the first
+key of a dict, Python passes the gaps that removed keys leave.
 """
 
 

@@ -141,7 +141,7 @@ def _lacks(history: History) -> Iterator[str]:
 
 
 def _lack(verdict: CapacityChecked) -> int:
-    """How many of the Nodes that are wanted cannot be had."""
+    """Return how many wanted Nodes cannot be had."""
     return verdict.wanted - verdict.available
 
 

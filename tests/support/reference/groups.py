@@ -175,7 +175,7 @@ class Group:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a scale-down is over, and its end was not published.
+        """Return whether a scale-down is over without an event that says so.
 
         Where a cancelled removal became a preemption, that is said when the preemption begins.
         """
@@ -184,7 +184,7 @@ class Group:
 
     @property
     def has_asked_victim(self) -> bool:
-        """Whether a victim of a scale-down was asked to give way, and its preemption is awaited."""
+        """Return whether a victim of a scale-down was asked to give way and waits for that."""
         members = (*self.members.values(), *self.lent.values())
         scale_down = RemovalReason.SCALE_DOWN
         return any(member.awaited and member.chosen is scale_down for member in members)

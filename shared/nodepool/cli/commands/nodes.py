@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STOPPED = ("cordoned", "draining", *RESTARTING)
 """The phases in which a Node may be while a command drains it."""
 USUALLY_S = 2.0
-"""Within so many seconds, a document shows that its machine has not answered a cordon."""
+"""The seconds after which a document names the machine of a Node that owes an answer."""
 Change = Callable[["Client", str, str], "Awaitable[CommandAccepted]"]
 """Changes a Node, given the client, the NodePool's name and the Node's name."""
 
