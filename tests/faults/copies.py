@@ -63,7 +63,10 @@ async def copy_of(
 
 
 async def _read_on(connection: Connection, server: int) -> list[Entry] | None:
-    """All that a new consumer delivers; None where it is, or was lost, on another server."""
+    """Return what the log holds now; None if the consumer is, or was lost, on another server.
+
+    The copy ends with a whole commit, however much of the next commit is delivered with it.
+    """
     last = await api.last_position(connection, STREAM)
     reader = Reader(connection, STREAM, [])
     await reader.open()
@@ -79,7 +82,9 @@ async def _read_on(connection: Connection, server: int) -> list[Entry] | None:
             if not new:
                 break
             entries += new
-        return entries if reader.consumer is consumer else None
+        if reader.consumer is not consumer:
+            return None
+        return [entry for entry in entries if entry.position <= last]
     finally:
         await reader.close()
 

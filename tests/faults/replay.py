@@ -22,12 +22,14 @@ def replayed(services: Sequence[AnyService], entries: Iterable[Entry], id: LogId
     return world
 
 
-def faults_at_rest(world: World, auditor: Auditor, sent: Sequence[SentCommand]) -> Iterator[str]:
-    """What is wrong with a world once all is over that takes minutes, such as a preemption.
+def faults_at_rest(world: World, sent: Sequence[SentCommand]) -> Iterator[str]:
+    """Yield what is wrong with a world once all is over that takes minutes, such as a preemption.
 
     A run ends as soon as nothing is said for some seconds, so what was due later happens here.
-    auditor: has read the log, but perhaps for its end.
+    The log of the world is audited from its beginning: who has read the log of the run may know
+    more of it, at the positions at which the world goes on.
     """
+    auditor = Auditor()
 
     def audit() -> None:
         for entry in world.log.entries[auditor.position :]:

@@ -101,7 +101,7 @@ class _Run:
                 for task in background:
                     await _cancelled(task)
             # Time passes in the replay then, so it comes last.
-            rest = faults_at_rest(self._replay, self._auditor, self._load.sent)
+            rest = faults_at_rest(self._replay, self._load.sent)
             self._report.violations += rest
         return self._complete()
 
