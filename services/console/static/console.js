@@ -184,12 +184,37 @@
       }
     });
   };
+
+  // Copying. A frame may bring other buttons, so a button says by its text that it was copied.
+  let copied = null;
+  let untilForgotten = 0;
+  const copyOf = (button) => ("copyAddress" in button.dataset ? location.href : button.dataset.copy);
+  const labelCopies = () => {
+    for (const button of all("[data-copy], [data-copy-address]")) {
+      const usual = "copyAddress" in button.dataset ? "Copy the address" : "Copy";
+      put(button, copyOf(button) === copied ? "Copied" : usual);
+      button.hidden = false;
+    }
+  };
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      say("The browser does not let this page copy");
+      return;
+    }
+    const keep = (value) => { copied = value; labelCopies(); };
+    keep(text);
+    clearTimeout(untilForgotten);
+    untilForgotten = setTimeout(keep, 2000, null);
+  };
+
   const settle = () => {
     readClock();
     const title = $("main")?.dataset.title;
     if (title) document.title = title;
     if ($("main")?.hasAttribute("data-ended")) location.reload();
-    for (const button of all("[data-copy][hidden], [data-copy-address][hidden]")) button.hidden = false;
+    labelCopies();
     showBand();
     showState();
     tick();
@@ -259,19 +284,10 @@
     if (event.target.id === "keys-on") stored("keys", event.target.checked ? "on" : "off");
   });
 
-  // Copying.
-  const copy = async (button, text) => {
-    try {
-      await navigator.clipboard.writeText(text);
-      put(button, "Copied");
-      setTimeout(() => put(button, button.dataset.copy === undefined ? "Copy the address" : "Copy"), 2000);
-    } catch { say("The browser does not let this page copy"); }
-  };
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("button");
     if (!button) return;
-    if (button.dataset.copy !== undefined) copy(button, button.dataset.copy);
-    if (button.dataset.copyAddress !== undefined) copy(button, location.href);
+    if (copyOf(button) !== undefined) copy(copyOf(button));
     if (button.id === "pause") togglePause();
     if (button.id === "resort") location.reload();
   });
