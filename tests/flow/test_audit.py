@@ -278,6 +278,34 @@ def test_a_job_that_releases_the_last_lock_of_a_node_that_leaves_is_no_violation
     assert violations(tuple(world.entries())) == []
 
 
+MACHINE = "US-EAST-04A/g3779b1"
+
+
+def log_of_a_late_allocator() -> Log:
+    """A machine is taken out of service, and the allocator gives it away before it reads that."""
+    world = WorldHarness()
+    world.given_data_center(machines=1)
+    with world.paused("allocator"):
+        world.apply("train", 1)
+        world.take_out("n1", "it does not answer")
+    assert world.nodes("train") == ["n1"]
+    return tuple(world.entries())
+
+
+def test_a_machine_may_be_given_away_until_the_allocator_reads_that_it_was_taken_out() -> None:
+    log = log_of_a_late_allocator()
+    read = moved_before("MachineStateChanged", "", "CapacityChecked")
+
+    found = [
+        [text.partition(" ")[2] for text in violations(each) if "CWNodeAssigned" in text]
+        for each in (log, read(log))
+    ]
+
+    given = f"acme/prod/train is given {MACHINE}"
+    known = f"CWNodeAssigned: {given}, which was known to be out of service"
+    assert found == [[], [known]]
+
+
 @pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG)
 def test_a_wrong_log_has_a_violation(change: Change, expected: str) -> None:
     wrong_log = change(right_log())

@@ -3,10 +3,13 @@
 import pytest
 
 from nodepool.contract.events import CWNodeAssigned
+from nodepool.contract.invariants import RULES
+from support.audit.auditor import violations
 from support.constants import RACK
 from support.failing import Failing
 from support.harness import Harness
 from support.manifests import label_affinity, rack_affinity
+from support.services import NAMES
 from support.world_harness import WorldHarness
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
@@ -124,6 +127,57 @@ def test_a_machine_that_comes_and_goes_again_and_again_is_warned_of_once(
     assert world.event_messages("train", "CWInsufficientCapacity") == [
         "none of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
     ]
+
+
+def test_a_machine_that_is_taken_out_before_a_late_allocator_gives_it_away_is_a_node(
+    world: WorldHarness,
+) -> None:
+    # given a machine that is taken out of service before the allocator gives it away
+    world.given_data_center(machines=1)
+    with world.paused("allocator"):
+        world.apply("train", 1)
+        world.take_out("n1", "it does not answer")
+
+    # when it boots all the same, then everybody counts the Node
+    assert world.node_counts("train") == (1, 0, 1)
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+    node = {"org": "acme", "cluster": "prod", "nodePool": "train", "node": world.machine_name("n1")}
+    assert world.machine_status("n1") == {"state": "Assigned", **node}
+
+    # and the stays that follow
+    world.scale("train", 0)
+    assert world.machine_status("n1") == {"state": "Free"}
+    world.scale("train", 1)
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+    assert world.replay_differs() == []
+
+
+@pytest.mark.parametrize("late", NAMES)
+def test_what_a_late_service_has_not_read_breaks_no_rule(world: WorldHarness, late: str) -> None:
+    # given machines that boot, fail, are held back, and change hands while a service is away
+    world.given_data_center(machines=4)
+    world.apply("cheap", 2, computeClass="spot")
+    with world.paused(late):
+        world.apply("train", 2)
+        world.take_out("n3", "it does not answer")
+        world.reclaim(1)
+        world.preempt("cheap", "n1")
+        world.scale("train", 3)
+        world.take_out("n4", "it has no power")
+        world.scale("cheap", 1)
+        world.break_machines("n2", fault="boot")
+
+    # when it is back, and all is wanted again
+    world.put_back("n3")
+    world.delete("cheap")
+    world.give_back(1)
+    world.pass_time(minutes=40)
+
+    # then no event breaks a rule, and each Node is counted
+    broken = [text for text in violations(world.entries()) if any(rule in text for rule in RULES)]
+    assert broken == []
+    assert world.node_counts("train").current == len(world.nodes("train"))
+    assert world.replay_differs() == []
 
 
 def test_a_machine_that_its_provider_takes_out_goes_to_no_pool_until_it_is_repaired(

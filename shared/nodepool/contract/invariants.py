@@ -62,14 +62,14 @@ OfStay = (
 
 
 class KnownMachine(Protocol):
-    """A machine; its holder is empty if the machine is free."""
+    """A machine, and whether the allocator may have found it free."""
 
     @property
     def zone(self) -> str: ...
     @property
     def instance_type(self) -> str: ...
     @property
-    def holder(self) -> str: ...
+    def may_be_given_away(self) -> bool: ...
 
 
 class KnownPool(Protocol):
@@ -148,7 +148,7 @@ def _broken_by_assignment(known: Known, event: on.CWNodeAssigned) -> Broken:
     machine = known.machine(event.machine_key)
     if machine is None:
         return "MachineUnknown"
-    if machine.holder:
+    if not machine.may_be_given_away:
         return "MachineHeld"
     pool = _same_pool(known, event.key, event.uid)
     if pool is None:

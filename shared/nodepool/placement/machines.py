@@ -43,12 +43,6 @@ RECLAIMED = "reclaimed"
 """The holder of a machine that an operator holds back."""
 ZAP = "zap"
 """The holder of a machine that is being wiped."""
-_GIVEN_AWAY = ("", TRIAGE)
-"""The holders of machines that the allocator may have given away.
-
-The allocator only gives free machines away, but it may not have heard yet that the provider has
-just taken a machine out of service.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +85,15 @@ class Machine:
     def is_node(self) -> bool:
         """Return whether a NodePool has the machine."""
         return self.holder not in ("", ZAP, TRIAGE, RECLAIMED)
+
+    @property
+    def may_be_given_away(self) -> bool:
+        """Return whether the machine is free, or is out of service and was free just before.
+
+        The allocator gives only free machines away, but it may not have read yet that the provider
+        has taken a machine out of service.
+        """
+        return self.holder in ("", TRIAGE)
 
     @property
     def next_holder(self) -> str:
@@ -186,8 +189,8 @@ class Inventory:
                 return self if machine is None else self._take_out(key, machine, event)
             case MachineReclaimed():
                 chosen = self.machines[key]
-                is_free = chosen.holder in _GIVEN_AWAY
-                assert is_free, f"{key} is held by {chosen.holder}, and cannot be reclaimed"
+                holder = chosen.holder
+                assert chosen.may_be_given_away, f"{key} is held by {holder}, and is reclaimed"
                 out = chosen.holder == TRIAGE
                 return self._with(key, replace(chosen, holder=RECLAIMED, out=out))
             case MachineReturned():
@@ -202,7 +205,7 @@ class Inventory:
     ) -> "Inventory":
         """Return the inventory with this free machine held by a NodePool that waited for it."""
         machine = self.machines[key]
-        is_free = machine.holder in _GIVEN_AWAY
+        is_free = machine.may_be_given_away
         assert is_free, f"{key} is held by {machine.holder}, not free for {holder}"
         return self._with(
             key,

@@ -43,6 +43,8 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
     spec = _granted_spec(pool, origin.cause)
     if not fits(spec, machine):
         raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
+    if not machine.was_free(origin.cause):
+        raise Violation(f"{pool.key} is given {name}, which was known to be out of service")
     before = facts.reserved(pool.ledger, origin.cause)
     machine.hold(pool.uid, origin.position)
     machine.assignment, machine.unwiped = message.assignment, machine.wipes

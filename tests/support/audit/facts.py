@@ -90,6 +90,7 @@ class History(Generic[T]):
 class Machine:
     """A machine; `holder` is a NodePool's uid, or names why it is no Node; empty if it is free.
 
+    taken_out: where it went to triage while it was free; 0 unless it is in triage since then.
     assignment: the number of its last assignment; 0 before the first.
     wipes: whether it is wiped after each stay.
     unwiped: whether it was new, or a stay has begun, since it was wiped.
@@ -101,6 +102,7 @@ class Machine:
     instance_type: str
     labels: dict[str, str]
     holder: str = ""
+    taken_out: int = 0
     assignment: int = 0
     wipes: bool = False
     unwiped: bool = False
@@ -109,6 +111,7 @@ class Machine:
 
     def hold(self, holder: str, position: int) -> None:
         """Note who holds it now; a machine that nobody holds is wiped first if it has to be."""
+        self.taken_out = 0 if self.holder or holder != TRIAGE else position
         self.holder = ZAP if self.unwiped and not holder else holder
         if self.wipes:
             self.zapped.add(position, self.holder == ZAP)
@@ -117,6 +120,15 @@ class Machine:
     def offering(self) -> Offering:
         """Zone and instance type."""
         return self.zone, self.instance_type
+
+    @property
+    def may_be_given_away(self) -> bool:
+        """Return whether it is free, or was so before it was taken out of service."""
+        return not self.holder or self.taken_out > 0
+
+    def was_free(self, position: int) -> bool:
+        """Return whether a service that has read the log up to a position may give it away."""
+        return not self.holder or self.taken_out > position
 
 
 class Acknowledged(NamedTuple):

@@ -33,12 +33,12 @@ def check(  # noqa: C901  # It lists the messages.
         case CapacityReclaimed():
             facts.to_reclaim[message.zone, message.instance_type] = message.count
         case MachineReclaimed():
-            _reclaimed(facts, message)
+            _reclaimed(facts, message, origin)
         case MachineReturned():
             machine = facts.machines[message.machine_key]
             if machine.holder != RECLAIMED:
                 raise Violation(f"{message.machine_key} is returned and was not held back")
-            machine.holder = ""
+            machine.hold("", origin.position)
         case NodeActivityChanged(assignment=assignment, active=active):
             facts.activity.setdefault(assignment, History()).add(origin.position, active)
         case CWNodeCordoned(assignment=assignment, triage=triage):
@@ -53,11 +53,11 @@ def check(  # noqa: C901  # It lists the messages.
             _check_promised(facts, message, origin)
 
 
-def _reclaimed(facts: Facts, message: MachineReclaimed) -> None:
+def _reclaimed(facts: Facts, message: MachineReclaimed, origin: Origin) -> None:
     machine = facts.machines[message.machine_key]
-    if machine.holder:
+    if not machine.was_free(origin.cause):
         raise Violation(f"{message.machine_key} is reclaimed, which {machine.holder} holds")
-    machine.holder = RECLAIMED
+    machine.hold(RECLAIMED, origin.position)
     if held_back(facts, machine.offering) > facts.to_reclaim.get(machine.offering, 0):
         raise Violation(f"more machines are reclaimed than were asked for: {message.machine_key}")
 
