@@ -88,10 +88,9 @@ class Machine:
 
     @property
     def may_be_given_away(self) -> bool:
-        """Return whether the machine is free, or is out of service and was free just before.
+        """Return whether the allocator may hold the machine for free.
 
-        The allocator gives only free machines away, but it may not have read yet that the provider
-        has taken a machine out of service.
+        It may not have read yet that the provider has taken a free machine out of service.
         """
         return self.holder in ("", TRIAGE)
 
@@ -189,8 +188,7 @@ class Inventory:
                 return self if machine is None else self._take_out(key, machine, event)
             case MachineReclaimed():
                 chosen = self.machines[key]
-                holder = chosen.holder
-                assert chosen.may_be_given_away, f"{key} is held by {holder}, and is reclaimed"
+                assert chosen.may_be_given_away, f"{key} is reclaimed while it is held"
                 out = chosen.holder == TRIAGE
                 return self._with(key, replace(chosen, holder=RECLAIMED, out=out))
             case MachineReturned():
@@ -205,8 +203,7 @@ class Inventory:
     ) -> "Inventory":
         """Return the inventory with this free machine held by a NodePool that waited for it."""
         machine = self.machines[key]
-        is_free = machine.may_be_given_away
-        assert is_free, f"{key} is held by {machine.holder}, not free for {holder}"
+        assert machine.may_be_given_away, f"{key} is held by {machine.holder}"
         return self._with(
             key,
             replace(
