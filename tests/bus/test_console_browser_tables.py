@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from bus.accounts import CLUSTER, ORG
@@ -9,8 +10,9 @@ from bus.browsers import SMALL, in_browser, tab
 from bus.consoles import console_at_work
 from bus.test_console import TRAIN, apply
 from bus.test_console_browser_edits import SPOT
-from bus.test_console_tables import MANY, TABLE, grown
+from bus.test_console_tables import CELLS, MANY, TABLE, grown
 from bus.test_console_users import let_in
+from console.view import nodes
 from support.constants import A100
 
 WIDE = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
@@ -54,8 +56,9 @@ async def test_no_column_of_the_list_moves_whatever_comes_into_it(tmp_path: Path
 
 @in_browser
 async def test_an_open_table_of_nodes_is_filtered_while_one_types_and_stays_live(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nodes, "CELLS_MAX", CELLS)
     async with console_at_work(tmp_path) as world, tab(world) as owner:
         # given more Nodes than have a cell each, and a link to those of a state
         await grown(world, MANY)

@@ -10,14 +10,16 @@ from bus.consoles import World, console_at_work
 from bus.harness import until
 from bus.test_console import TRAIN, apply, read_until
 from console.host import happenings
+from console.view import nodes
 from nodepool.auth.accounts import OPERATOR
 from nodepool.client import Client
 from nodepool.contract.commands import AddMachines
 from support.constants import H100, ZONE
 
-MANY = 2_050
-"""More Nodes than a page shows as cells."""
-ADDED_MAX = 500
+CELLS = 150
+"""How many Nodes a page shows as cells in a story about long tables."""
+MANY = CELLS + 70
+"""More Nodes than a page shows as cells or has rows for."""
 ROW = re.compile(r'<tr role="row" data-row id="node-([^"]+)"')
 EVENT = re.compile(r'id="event-([0-9]+)"')
 TABLE = f"{TRAIN}?by=table"
@@ -26,17 +28,16 @@ TABLE = f"{TRAIN}?by=table"
 async def grown(world: World, count: int) -> None:
     """Have a NodePool with this many Nodes."""
     await world.operator.quotas.set(ZONE, H100, count)
-    for added in range(0, count, ADDED_MAX):
-        some = min(ADDED_MAX, count - added)
-        add = AddMachines(zone=ZONE, instance_type=H100, count=some, boot_seconds=0)
-        await world.operator.commands.send(add)
+    add = AddMachines(zone=ZONE, instance_type=H100, count=count, boot_seconds=0)
+    await world.operator.commands.send(add)
     await apply(world.operator, "train", H100, count)
     await world.operator.nodepools.wait("train", "AtTarget", timeout_s=90)
 
 
-async def test_a_nodepool_with_thousands_of_nodes_shows_each_of_them_in_a_row(
-    tmp_path: Path,
+async def test_a_nodepool_with_more_nodes_than_cells_shows_each_of_them_in_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nodes, "CELLS_MAX", CELLS)
     async with console_at_work(tmp_path) as world:
         # given more Nodes than have a cell each
         await grown(world, MANY)
