@@ -96,7 +96,4 @@ async def test_a_user_picks_a_moment_sees_the_older_target_and_goes_back_to_now(
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= SMALL["width"]
         assert await owner.audit() == []
-        await page.screenshot(path=tmp_path / "small.png")
-        await page.set_viewport_size({"width": 1280, "height": 900})
-        await page.screenshot(path=tmp_path / "large.png")
         assert owner.faults == []

@@ -35,6 +35,17 @@ def test_the_style_and_all_files_together_stay_small() -> None:
     assert sum(sizes.values()) <= LOAD_BYTES_MAX
 
 
+def test_a_theme_changes_colours_alone() -> None:
+    style = (STATIC / "console.css").read_text()
+    colour = "#[0-9a-f]{3,6}"
+
+    # Stories in browsers audit a page in the second theme for its colours alone.
+    assert "prefers-color-scheme" not in style
+    assert style.count("light-dark(") == len(
+        re.findall(rf"--[a-z]+: light-dark\({colour}, {colour}\)", style)
+    )
+
+
 def test_no_template_has_style_or_script_of_its_own_or_from_elsewhere() -> None:
     frame = '<style nonce="{{ nonce }}">{{ style }}</style>'
     inline = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]* src=)|https?://", re.I)
