@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -119,7 +120,8 @@ def restoring(url: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-MESSAGES = 12_000
+MESSAGES = 1_200
+"""More than a server restores before a story has seen that the restore has begun."""
 
 
 async def archive_messages(archive: Path) -> list[Entry]:
@@ -133,15 +135,25 @@ async def archive_messages(archive: Path) -> list[Entry]:
     return entries
 
 
+def stored_bytes(folder: Path) -> int:
+    """How many bytes of messages a server has in the files of a log that it may be restoring."""
+    size = 0
+    for file in folder.glob("**/NODEPOOL/msgs/*.blk"):
+        with suppress(FileNotFoundError):  # The server may replace a file meanwhile.
+            size += file.stat().st_size
+    return size
+
+
 async def restore_through_kills(server: NatsServer, folder: Path, rounds: int) -> None:
     """Has restores killed, one after another, and completes each by the next one."""
     archive, chance = folder / "archive", random.Random(3)
     entries = await archive_messages(archive)
+    whole = sum(len(entry.content) for entry in entries)
 
     for number in range(rounds):
-        # given a restore that is killed at some moment, or its server is
-        process = restoring(server.url, "--from", str(archive))
-        await asyncio.sleep(chance.uniform(0.8, 2.4))
+        # given a restore that is killed once the server has some part of the log, or its server is
+        process, part = restoring(server.url, "--from", str(archive)), chance.random() * whole
+        await until(lambda part=part: stored_bytes(server.data_dir) > part)
         if number % 2:
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
