@@ -26,8 +26,10 @@ from nodepool.nats.wire.library import NatsError
 from support.constants import ZONE
 
 PLENTY = {"queries_per_second": 100_000, "queries_burst": 100_000}
-PAGES = 60
+PAGES = 30
 """How many pages of history somebody asks for at once."""
+COMMANDS_OF_A_PAGE = 20
+"""How many commands a page of history has, each of which is read with its outcome."""
 SECRET = "s3cret"  # A label of an object of the other organisation.
 SCALE = f"np.cmd.{ORG}.{CLUSTER}.train.ScaleNodePool"
 UNHEARD, UNHEARD_S = f"{SCALE}.more", 2.0
@@ -330,12 +332,12 @@ async def test_who_reads_history_all_the_time_delays_one_page_of_another_by_a_tu
             user(server, "other-owner") as other,
         ):
             # given an organisation with commands, each of which is read with its outcome
-            for number in range(60):
+            for number in range(COMMANDS_OF_A_PAGE):
                 await ask(editor, SCALE, targetNodes=number)
             answered = list[float]()
 
             async def read() -> bool:
-                page = await ask(editor, f"np.api.{ORG}.Audit", limit=60)
+                page = await ask(editor, f"np.api.{ORG}.Audit", limit=COMMANDS_OF_A_PAGE)
                 answered.append(time.monotonic())
                 return "items" in page
 
@@ -343,7 +345,9 @@ async def test_who_reads_history_all_the_time_delays_one_page_of_another_by_a_tu
             asked = [asyncio.create_task(read()) for _ in range(PAGES)]
             await until(lambda: len(answered) >= READERS_MAX)
             before = len(answered)
-            assert (await ask(other, f"np.api.{OTHER_ORG}.Audit", limit=60))["atEnd"]
+            assert (await ask(other, f"np.api.{OTHER_ORG}.Audit", limit=COMMANDS_OF_A_PAGE))[
+                "atEnd"
+            ]
 
             # then that page comes after the pages that were being read, and before those that wait
             assert len(answered) - before <= 2 * READERS_MAX
