@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.cli import commands, running, started
 from testbed.ports import free_port
 
 PATIENCE_S = 120
-EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 
 
 def up(folder: Path) -> "subprocess.Popen[str]":
@@ -43,27 +41,6 @@ def test_two_control_planes_that_start_at_once_serve_their_metrics_on_different_
     assert len(set(metrics)) == 4
     errors = [path.read_text() for path in sorted(tmp_path.glob("*/logs/*.err"))]
     assert set(errors) == {""}
-
-
-@pytest.mark.timeout(2 * PATIENCE_S)
-def test_a_second_start_leaves_nodepools_as_they_were_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # given a control plane with the examples, of which one was scaled since
-    examples = ("--examples", str(EXAMPLES))
-    with running(tmp_path, *examples) as first:
-        assert commands(first.port, capsys)("scale", "np", "training", "--target", "12").code == 0
-
-    # when it is started again
-    with started(free_port(), "up", "--once", "--data-dir", str(tmp_path), *examples) as second:
-        printed = second.communicate(timeout=PATIENCE_S)[0].splitlines()
-
-    # then it says that it left the NodePools as they are, and did
-    assert [line for line in printed if "NodePools" in line] == [
-        f"left the NodePools of demo/demo as they are; 'nodepool apply -f {EXAMPLES}' applies the"
-        " 3 examples"
-    ]
-    assert [line.split()[2] for line in printed if line.startswith("training ")] == ["12"]
 
 
 def test_a_log_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:

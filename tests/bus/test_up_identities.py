@@ -34,9 +34,7 @@ from testbed.ports import free_port
 ORG, EDITOR = "acme", "alice"
 
 
-async def test_who_shows_no_key_is_refused_and_the_operator_needs_to_name_none(
-    tmp_path: Path,
-) -> None:
+async def test_who_shows_no_key_is_refused_and_nobody_else_is(tmp_path: Path) -> None:
     # given a control plane on this machine
     with running(tmp_path) as up:
         # when somebody connects without a key, then that is refused
@@ -59,17 +57,16 @@ async def test_who_shows_no_key_is_refused_and_the_operator_needs_to_name_none(
     assert link is not None
     assert not link.is_symlink()
 
-
-def test_no_service_is_denied_anything_or_waits_for_streams(tmp_path: Path) -> None:
-    # given a control plane that has come to work
-    with running(tmp_path):
-        pass
-
-    # then no service has waited for streams, and the server has denied nothing
-    logs = "".join(path.read_text() for path in tmp_path.glob("logs/*.log"))
+    # and no service has waited for streams, and the server has denied nothing
+    logs = logs_of(tmp_path)
     assert "not provisioned" not in logs
     assert "bus error" not in logs
     assert "Violation" not in (tmp_path / "nats-server.log").read_text()
+
+
+def logs_of(folder: Path) -> str:
+    """What all services have logged."""
+    return "".join(path.read_text() for path in folder.glob("logs/*.log"))
 
 
 async def test_a_link_that_leads_nowhere_is_ignored(tmp_path: Path) -> None:
@@ -95,7 +92,9 @@ async def test_a_link_that_leads_nowhere_is_ignored(tmp_path: Path) -> None:
             assert access_to(url, Access()) == Access()
 
 
-async def test_a_log_that_was_made_without_accounts_goes_on(tmp_path: Path) -> None:
+async def test_a_log_that_was_made_without_accounts_goes_on_with_users_of_organisations(
+    tmp_path: Path,
+) -> None:
     # given a log that a server without accounts has stored
     with NatsServer(tmp_path, free_port(), BINARY) as before:
         async with (
@@ -115,21 +114,7 @@ async def test_a_log_that_was_made_without_accounts_goes_on(tmp_path: Path) -> N
             assert [entry[:4] for entry in now[: len(entries)]] == [entry[:4] for entry in entries]
             await until(lambda: _has_quota(client, f"{ZONE}.{H100}"))
 
-
-def test_no_log_is_left_behind_without_a_word(tmp_path: Path) -> None:
-    # given a folder in which a server with accounts and a server without have stored streams
-    for account in ("$G", "PLATFORM"):
-        (tmp_path / "jetstream" / account / "streams" / "NODEPOOL").mkdir(parents=True)
-
-    # when a server with accounts starts there, then it refuses, names both, and moves nothing
-    with pytest.raises(ServerError, match="both have streams: move the older ones away"):
-        NatsServer(tmp_path, free_port(), BINARY, has_accounts=True).start()
-    assert (tmp_path / "jetstream" / "$G" / "streams" / "NODEPOOL").is_dir()
-
-
-async def test_a_user_of_an_organisation_comes_in_through_the_gateway(tmp_path: Path) -> None:
-    # given a control plane that runs without a gateway, since no organisation has a user
-    with running(tmp_path) as up:
+        # and there is no gateway, since no organisation has a user
         assert not [line for line in up.printed if "gateway" in line]
 
         # when an organisation gets an editor
@@ -144,6 +129,17 @@ async def test_a_user_of_an_organisation_comes_in_through_the_gateway(tmp_path: 
         await until(lambda: _has_reply(alice, reply))
         await alice.close()
         assert json.loads(reply[0].data)["position"] > 0
+
+
+def test_no_log_is_left_behind_without_a_word(tmp_path: Path) -> None:
+    # given a folder in which a server with accounts and a server without have stored streams
+    for account in ("$G", "PLATFORM"):
+        (tmp_path / "jetstream" / account / "streams" / "NODEPOOL").mkdir(parents=True)
+
+    # when a server with accounts starts there, then it refuses, names both, and moves nothing
+    with pytest.raises(ServerError, match="both have streams: move the older ones away"):
+        NatsServer(tmp_path, free_port(), BINARY, has_accounts=True).start()
+    assert (tmp_path / "jetstream" / "$G" / "streams" / "NODEPOOL").is_dir()
 
 
 async def _has_quota(client: Client, key: str) -> bool:
