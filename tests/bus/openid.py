@@ -65,16 +65,16 @@ class Provider:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(PEOPLE).encode())
         self._process.stdin.close()
-        await until(self._answers)
+        async with httpx2.AsyncClient() as client:
+            await until(lambda: self._answers(client))
 
-    async def _answers(self) -> bool:
+    async def _answers(self, client: httpx2.AsyncClient) -> bool:
         assert self._process is not None
         assert self._process.returncode is None, (self._folder / "openid.log").read_text()
-        async with httpx2.AsyncClient() as client:
-            try:
-                return (await client.get(f"{self.issuer}/oauth/jwks.json")).status_code == 200
-            except httpx2.TransportError:
-                return False
+        try:
+            return (await client.get(f"{self.issuer}/oauth/jwks.json")).status_code == 200
+        except httpx2.TransportError:
+            return False
 
     async def stop(self) -> None:
         """Stop it."""
