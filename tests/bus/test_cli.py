@@ -668,21 +668,26 @@ def test_the_present_state_is_read_even_with_no_time_to_wait(nodepool: Nodepool)
     assert unmet.err.startswith("error: timed out waiting for AtTarget=False on nodepool/batch; it")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(f"get {kind.plural}" for kind in KINDS if kind not in (EVENT, PREEMPTION, POD)),
-        "wait np batch --for condition=AtTarget",
-        "rollout status np/batch",
-        "__complete -- get np b",
-    ],
+READING = (
+    *(f"get {kind.plural}" for kind in KINDS if kind not in (EVENT, PREEMPTION, POD)),
+    "wait np batch --for condition=AtTarget",
+    "rollout status np/batch",
+    "__complete -- get np b",
 )
-def test_a_verb_that_reads_loads_no_models_of_messages(line: str, up: Up) -> None:
+"""Commands that read."""
+END = "the end of a command"
+
+
+def test_a_verb_that_reads_loads_no_models_of_messages(up: Up) -> None:
+    # What a command loads stays loaded, so the first that loads a model is named.
     script = (
-        "import sys; from nodepool.cli.app import run;"
-        f"assert run({line.split()}) == 0;"
-        "loaded = {'pydantic', 'yaml', 'nats.js', 'nodepool.contract.events'} & set(sys.modules);"
-        "assert not loaded, loaded"
+        "import sys\n"
+        "from nodepool.cli.app import run\n"
+        f"for line in {READING}:\n"
+        "    assert run(line.split()) == 0, line\n"
+        "    names = {'pydantic', 'yaml', 'nats.js', 'nodepool.contract.events'}\n"
+        "    assert not names & set(sys.modules), (line, names & set(sys.modules))\n"
+        f"    print({END!r})\n"
     )
 
     done = subprocess.run(
@@ -694,7 +699,9 @@ def test_a_verb_that_reads_loads_no_models_of_messages(line: str, up: Up) -> Non
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout != ""
+    *printed, rest = done.stdout.split(f"{END}\n")
+    assert all(printed), dict(zip(READING, printed, strict=True))
+    assert rest == ""
 
 
 def test_without_a_server_the_exit_code_is_4(capsys: pytest.CaptureFixture[str]) -> None:
