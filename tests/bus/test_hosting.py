@@ -157,7 +157,7 @@ async def test_a_service_that_reads_much_lets_the_others_work_every_thousand_mes
     async with connected(server.url) as connection:
         # given a log with more messages than may be read in one turn
         await provision(connection)
-        commands = [quota_of(f"org-{number}") for number in range(2 * COMMANDS)]
+        commands = [quota_of(f"org-{number}") for number in range(COMMANDS)]
         await fill(connection, commands)
 
         # when a service reads it, and something else in the process looks at each of its own turns
