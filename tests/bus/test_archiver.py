@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bus import cli
 from bus.accounts import guarded_server
 from bus.archives import (
     SMALL,
@@ -41,19 +40,6 @@ from support.disks import MEGABYTES
 
 MESSAGES = 1_500
 """Enough for some ten segments."""
-
-
-def test_a_control_plane_on_one_machine_archives_its_log_if_it_is_told_to(tmp_path: Path) -> None:
-    archive = tmp_path / "archive"
-
-    # given everything on one machine, with an archive
-    with cli.running(tmp_path / "data", "--archive", str(archive)) as up:
-        # when it has said all that it has to say, then the log is in the archive
-        asyncio.run(archived_to(archive, 1))
-        assert "metrics of archiver are on" in "\n".join(up.printed)
-
-    # and it is whole when all has stopped
-    assert run(["log", "verify", "--archive", str(archive)]) == 0
 
 
 async def verify(archive: Path | str) -> int:

@@ -1,4 +1,4 @@
-"""`nodepool up --inventory`: the service for real machines beside the simulated data centre."""
+"""`nodepool up` with programs of their own: real machines beside simulated ones, and an archive."""
 
 import asyncio
 import json
@@ -6,17 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from bus.archives import archived_to
 from bus.cli import commands, running
 from bus.harness import until
+from nodepool.cli.app import run
 
 INVENTORY = Path(__file__).parents[2] / "deploy" / "metal" / "inventory.yaml"
 
 
-def test_up_shows_the_machines_of_an_inventory_and_why_their_controllers_are_silent(
+def test_up_shows_the_machines_of_an_inventory_and_archives_the_log_if_it_is_told_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # given an inventory, whose credentials are not there
-    with running(tmp_path / "data", "--inventory", str(INVENTORY)) as up:
+    archive = tmp_path / "archive"
+    options = ("--inventory", str(INVENTORY), "--archive", str(archive))
+    # given an inventory, whose credentials are not there, and a place for an archive
+    with running(tmp_path / "data", *options) as up:
         nodepool = commands(up.port, capsys)
 
         # when operators look at its machines
@@ -38,3 +42,10 @@ def test_up_shows_the_machines_of_an_inventory_and_why_their_controllers_are_sil
 
         silent = dict.fromkeys(("r1-m1", "r1-m2"), ("Onboard", "ControllerSilent"))
         asyncio.run(until(are_silent))
+
+        # and the log gets into the archive
+        asyncio.run(archived_to(archive, 1))
+        assert "metrics of archiver are on" in "\n".join(up.printed)
+
+    # and it is whole when all has stopped
+    assert run(["log", "verify", "--archive", str(archive)]) == 0
