@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_demo_brings_every_example_to_its_target_and_brings_back_nothing_the_second_time(
     tmp_path: Path,
 ) -> None:
-    with ControlPlane(tmp_path) as plane:
+    with ControlPlane(tmp_path, processes=2) as plane:
         # given an empty cell
         url = plane.server.url
 
