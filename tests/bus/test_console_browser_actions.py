@@ -12,6 +12,7 @@ from bus.browsers import Tab, in_browser, tab
 from bus.consoles import World, console_at_work
 from bus.harness import serving, until
 from bus.test_console_browser import SOON_S
+from console.host import operations
 from nodepool.client.errors import Refused
 from nodepool.contract.commands import BreakMachine
 from nodepool.contract.documents import condition
@@ -91,7 +92,10 @@ async def act_on(owner: Tab, kept: str, leaves: str, *, scripts: bool) -> None:
 
 
 @in_browser
-async def test_an_operator_sends_a_dead_letter_again_by_its_button(tmp_path: Path) -> None:
+async def test_an_operator_sends_a_dead_letter_again_by_its_button(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LOOK_S", 1.0)
     async with (
         console_at_work(tmp_path, but=(QUOTA.name,)) as world,
         tab(world, "operator", org="") as operator,
