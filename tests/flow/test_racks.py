@@ -121,7 +121,7 @@ def test_a_pool_says_how_many_racks_it_wants_and_gets_them_whole(harness: Harnes
     }
 
 
-REFUSED = {
+REFUSED: Mapping[str, tuple[Mapping[str, object], str]] = {
     "both targets": (
         {"targetNodes": 18, "targetRacks": 1},
         "spec.targetRacks: cannot be given beside targetNodes; leave one of the two out",
@@ -147,16 +147,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("spec", "expected"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_target_in_racks_is_refused_naming_its_field(
-    harness: Harness, spec: Mapping[str, object], expected: str
-) -> None:
+def test_a_wrong_target_in_racks_is_refused_naming_its_field(harness: Harness) -> None:
     given_racks(harness, 1)
-    content = {"metadata": {"name": "train"}, "spec": {"instanceType": GB200, **spec}}
+    outcomes = {}
 
-    command = harness.send("ApplyNodePool", pool_path("train"), content)
+    for name, (spec, _) in REFUSED.items():
+        content = {"metadata": {"name": "train"}, "spec": {"instanceType": GB200, **spec}}
+        command = harness.send("ApplyNodePool", pool_path("train"), content)
+        outcomes[name] = harness.outcomes(command)
 
-    assert harness.outcomes(command) == [f"Invalid {expected}"]
+    assert outcomes == {name: [f"Invalid {expected}"] for name, (_, expected) in REFUSED.items()}
     assert harness.node_pool("train") is None
 
 
@@ -852,28 +852,31 @@ def test_each_rack_that_is_added_has_a_domain_of_its_own(harness: Harness) -> No
     assert domains(harness) == {R1: 18, R2: 18, R3: 18}
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ({"count": 20}, "Invalid count: must be a multiple of 18, the machines of one rack"),
-        (
-            {"count": 18, "labels": {DOMAIN: "a"}},
-            f"Invalid labels[{DOMAIN}]: must be left out: with inRacks each rack has one",
-        ),
-        (
-            {"count": 18, "instanceType": "gd-1xgh200"},
-            "Invalid zone: gd-1xgh200 is not offered in US-EAST-01A",
-        ),
-        ({"count": 18 * (MACHINES_MAX // 18 + 1)}, "Invalid count: input should be less than"),
-    ],
-    ids=["a part of a rack", "with a domain", "not offered", "too many"],
-)
-def test_machines_that_are_no_whole_racks_are_refused(
-    harness: Harness, content: Mapping[str, object], expected: str
-) -> None:
-    outcomes = add(harness, {"inRacks": True, **content})
+NO_WHOLE_RACKS: Mapping[str, tuple[Mapping[str, object], str]] = {
+    "a part of a rack": (
+        {"count": 20},
+        "Invalid count: must be a multiple of 18, the machines of one rack",
+    ),
+    "with a domain": (
+        {"count": 18, "labels": {DOMAIN: "a"}},
+        f"Invalid labels[{DOMAIN}]: must be left out: with inRacks each rack has one",
+    ),
+    "not offered": (
+        {"count": 18, "instanceType": "gd-1xgh200"},
+        "Invalid zone: gd-1xgh200 is not offered in US-EAST-01A",
+    ),
+    "too many": (
+        {"count": 18 * (MACHINES_MAX // 18 + 1)},
+        "Invalid count: input should be less than",
+    ),
+}
 
-    assert [outcome[: len(expected)] for outcome in outcomes] == [expected]
+
+def test_machines_that_are_no_whole_racks_are_refused(harness: Harness) -> None:
+    for content, expected in NO_WHOLE_RACKS.values():
+        outcomes = add(harness, {"inRacks": True, **content})
+
+        assert [outcome[: len(expected)] for outcome in outcomes] == [expected]
     assert harness.documents("machines") == {}
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -369,26 +369,23 @@ def test_a_program_that_fails_by_itself_is_not_started_again(live: LiveHarness, 
     assert program.code == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "error"),
-    [
-        (("--pool", "none"), 1, "NodePool none does not exist"),
-        (("--pool", "batch", "--gpus", "9"), 1, "pod.gpus"),
-        (("--pool", "batch", "--name", "A_b"), 1, "pod.name"),
-        (("--pool", "batch", "--grace", "31536000"), 2, "--grace"),
-        (("--pool", "batch", "--gpus", "-1"), 2, "--gpus"),
-        ((), 2, "--pool"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    live: LiveHarness, run: Run, arguments: tuple[str, ...], code: int, error: str
-) -> None:
+WRONG: Mapping[tuple[str, ...], tuple[int, str]] = {
+    ("--pool", "none"): (1, "NodePool none does not exist"),
+    ("--pool", "batch", "--gpus", "9"): (1, "pod.gpus"),
+    ("--pool", "batch", "--name", "A_b"): (1, "pod.name"),
+    ("--pool", "batch", "--grace", "31536000"): (2, "--grace"),
+    ("--pool", "batch", "--gpus", "-1"): (2, "--gpus"),
+    (): (2, "--pool"),
+}
+
+
+def test_what_cannot_be_is_refused(live: LiveHarness, run: Run) -> None:
     live.apply("batch", 1)
+    for arguments, (code, error) in WRONG.items():
+        program = run(*arguments, *python(WAITS))
 
-    program = run(*arguments, *python(WAITS))
-
-    assert (program.code, len(program.lines)) == (code, 1)
-    assert error in program.lines[0]
+        assert (program.code, len(program.lines)) == (code, 1)
+        assert error in program.lines[0]
 
 
 @pytest.mark.parametrize(
