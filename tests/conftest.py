@@ -6,6 +6,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from support.examples import USUAL
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -31,9 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--examples",
         type=int,
-        default=60,
+        default=USUAL,
         metavar="N",
-        help="how many examples hypothesis tries for each property (default: 60)",
+        help=f"how many examples hypothesis tries for each property (default: {USUAL})",
     )
     parser.addoption(
         "--short",

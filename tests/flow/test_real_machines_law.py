@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conformance.requests import deleted, not_registered, registered, stay_of, updated
@@ -30,6 +30,7 @@ from nodepool.contract.real_machines import Power
 from nodepool.placement.machines import TRIAGE, Inventory, MachineChanged
 from redfish.program import zones_of_metal
 from support.constants import ZONE
+from support.examples import tried
 from support.providers.monitor import Monitor
 from support.real_machines import Server, Site
 
@@ -318,7 +319,7 @@ def _kinds() -> tuple[type[Message], ...]:
     return (*ProviderHears.__args__, *ProviderSays.__args__)
 
 
-@settings(max_examples=100, deadline=None)
+@tried(60)
 @given(STEPS)
 @example([("assign", 0), ("delete", 0), ("assign", 0), ("break", 0), ("repair", 0), ("read", 0)])
 @example([("send", 0), ("boot", 0), ("wiped", 0), ("assign", 0), ("leave", 0), ("rename", 0)])
@@ -339,7 +340,7 @@ def check_story(story: Story) -> None:
     site = story.site
     story.take(("return", 0))
     site.tell(*map(deleted, story.left))
-    site.settle(100)
+    site.settle(100, every=5)
 
     check_end(story)
     assert [find_unwanted(site, name) for name in story.names] == [[] for _ in story.names]

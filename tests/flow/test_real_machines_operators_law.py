@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from unittest.mock import patch
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flow.test_real_machines_law import STEPS, Step, Story, check_end
@@ -35,6 +35,7 @@ from nodepool.contract.providers import ProviderHears, ProviderSays
 from nodepool.contract.real_machines import Power
 from redfish.program import zones_of_metal
 from support.constants import ZONE
+from support.examples import tried
 from support.providers.facts import State as Facts
 from support.providers.facts import fold_heard, fold_said
 from support.real_machines import Site
@@ -243,7 +244,7 @@ def find_late_answers(site: Site) -> list[datetime]:
     return [*late, *since.values()]
 
 
-@settings(max_examples=100, deadline=None)
+@tried(60)
 @given(OPERATED)
 @example([("maintain", 0), ("wish", 0), ("work", 1), ("maintain", 5), ("work", 1)])
 @example([("work", 5), ("assign", 0), ("work", 5), ("maintain", 0), ("button", 5), ("read", 0)])
@@ -270,7 +271,7 @@ def test_operators_get_no_request_twice_and_none_in_vain(steps: list[Step]) -> N
         for step in steps:
             story.take(step)
         story.end_work()
-        story.site.settle(100)
+        story.site.settle(100, every=5)
         check_end(story)
         assert find_unwanted(story.site) == []
         assert find_late_answers(story.site) == []

@@ -136,26 +136,28 @@ class Site:
         unfit: tuple[str, ...] = (),
         settled: int | None = None,
         digest: str = "d",
+        runs: bool = True,
     ) -> None:
         """Says a reading of a server, with another power state if its controller is wrong.
 
         stranger: given for another machine, of which the driver does not say that it runs.
         settled: given for a reading that began earlier.
+        runs: whether the processes decide at once.
         """
-        self.tell(
-            ControllerReported(
-                zone=ZONE,
-                machine=server.name,
-                digest=digest,
-                settled=self.settled(server) if settled is None else settled,
-                check=self.machine(server).checks,
-                power=power or server.power,
-                runs=server.runs and not stranger,
-                stranger=stranger,
-                unfit=unfit,
-            )
+        reading = ControllerReported(
+            zone=ZONE,
+            machine=server.name,
+            digest=digest,
+            settled=self.settled(server) if settled is None else settled,
+            check=self.machine(server).checks,
+            power=power or server.power,
+            runs=server.runs and not stranger,
+            stranger=stranger,
+            unfit=unfit,
         )
-        self.run()
+        self.tell(reading)
+        if runs:
+            self.run()
 
     def settled(self, server: Server) -> int:
         """The number of the last request to a server that was answered, or is overdue."""
@@ -215,19 +217,24 @@ class Site:
         """Lets time pass."""
         self.world.pass_time(timedelta(seconds=seconds))
 
-    def settle(self, minutes: int = 90) -> None:
-        """Lets everything go well for some time: requests are sent, and readings are right."""
-        for _ in range(minutes):
+    def settle(self, minutes: int = 90, every: int = 1) -> None:
+        """Lets everything go well for some time: requests are sent, and readings are right.
+
+        every: the minutes from a reading to the next one.
+        """
+        for _ in range(0, minutes, every):
             self.run()
             for process in range(len(self.world.hosts)):
                 while self.unsent(process):
                     self.send(process)
             for server in self.servers.values():
                 server.go_on()
-                self.see(server)
+                self.see(server, runs=False)
+            self.run()
+            for server in self.servers.values():
                 if server.is_wiped:
                     self.end_wipe(server)
-            self.wait(60)
+            self.wait(60 * every)
 
     def machine(self, server: Server) -> Machine:
         """A machine as `metal` knows it."""

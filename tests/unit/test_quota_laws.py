@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import chain, pairwise, repeat
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodepool.contract.conditions import Quota
@@ -21,6 +21,7 @@ from quota.ledger import Ledger
 from quota.pool import Grant, Pool
 from quota.state import State, evolve
 from quota.verdict import verdict
+from support.examples import tried
 from unit.quota_models import AllocatorModel, LineModel, ValidatorModel
 from unit.quota_service import LEDGER, QuotaService, limit_of, specified, unset
 
@@ -264,7 +265,7 @@ actions: st.SearchStrategy[list[Action]] = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@tried(60)
 @given(limits, actions)
 def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_limit(
     limit: int | None, actions: Sequence[Action]
@@ -278,7 +279,7 @@ def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_lim
         assert interleaving.allocator.relied_on <= interleaving.quota.ledger.used
 
 
-@settings(max_examples=100, deadline=None)
+@tried(60)
 @given(limits, actions)
 def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
     limit: int | None, actions: Sequence[Action]
@@ -313,7 +314,7 @@ LENDING: tuple[Callable[[Lending, str, int], None], ...] = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@tried(100)
 @given(
     st.lists(
         st.tuples(st.sampled_from(LENDING), st.sampled_from(POOLS[:2]), st.integers(1, 6)),
@@ -356,7 +357,7 @@ def test_when_nodes_have_come_back_every_pool_has_the_verdict_that_holds_now(
             assert pool.held <= pool.granted
 
 
-@settings(max_examples=100, deadline=None)
+@tried(60)
 @given(limits, actions)
 def test_when_all_pools_are_gone_and_the_limit_is_unset_nothing_is_left(
     limit: int | None, actions: Sequence[Action]
@@ -401,7 +402,7 @@ def grants_after(
     return {key: pool.granted for key, pool in quota.state.pools.items()}
 
 
-@settings(max_examples=200, deadline=None)
+@tried(100)
 @given(
     st.tuples(st.integers(12, 16), st.integers(4, 11)),
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 1)), min_size=4, max_size=6),
@@ -427,7 +428,7 @@ def waiting_pool(number: int, granted: int, *, held: int, given_back: int, lacks
     return replace(pool, reserved=pool.needed)
 
 
-@settings(max_examples=300, deadline=None)
+@tried(300)
 @given(
     st.integers(0, 16),
     st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=5),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -90,6 +91,7 @@ def _encode_moment(moment: datetime) -> str:
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()
 
 
+@cache
 def decoder(hint: object) -> Decoder:
     """Return the decoder that turns the JSON of a value of this type back into the value.
 
