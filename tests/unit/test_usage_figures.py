@@ -1,7 +1,7 @@
 """The metric of the running month: the same numbers as a replay, without the time of any Node."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
@@ -14,6 +14,7 @@ from aggregator.state import State
 from nodepool.contract import metrics
 from nodepool.contract.keys import NodeKey
 from nodepool.contract.log import Entry, LogId
+from nodepool.engine.past import read_into, state_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.world import START
 from nodepool.state.tallies import Labels
@@ -26,21 +27,17 @@ MICROSECOND = timedelta(microseconds=1)
 MONTH = (START + timedelta(days=40)).replace(day=1)
 
 
-def state_of(entries: Sequence[Entry]) -> State:
-    """The state of the aggregator after it has read these messages."""
-    service = aggregator.decide.SERVICE
-    replica = Replica(service, log=LogId("simulation"))
-    for entry in entries:
-        if service.wants(entry.subject):
-            replica.read(entry)
-    while (proposal := replica.propose(even_if_quiet=True)) is not None:
-        replica.confirm_proposal(proposal, entries[-1].position)
-    return replica.safe.state
+def states_at(entries: Sequence[Entry], places: Iterable[int]) -> Iterator[State]:
+    """The states of an aggregator that reads on, after so many messages each time."""
+    replica = Replica(aggregator.decide.SERVICE, log=LogId("simulation"))
+    for place in places:
+        read_into(replica, entries[:place])
+        yield state_of(replica)
 
 
-def figures_of(entries: Sequence[Entry]) -> UsageFigures:
-    """The figures of the aggregator after it has read these messages."""
-    return state_of(entries).figures.usage
+def figures_at(entries: Sequence[Entry], places: Iterable[int]) -> Iterator[UsageFigures]:
+    """The figures of an aggregator that reads on, after so many messages each time."""
+    return (state.figures.usage for state in states_at(entries, places))
 
 
 def counted(entries: Sequence[Entry], since: datetime, until: datetime) -> dict[Labels, int]:
@@ -62,7 +59,8 @@ def shown(figures: UsageFigures) -> dict[Labels, float]:
 @pytest.mark.parametrize("seed", [0, 2, 5, 6])
 def test_the_aggregator_knows_the_nodes_as_a_replay_of_their_events_does(seed: int) -> None:
     entries, nodes = simulated_log(seed).entries, dict[NodeKey, CountedNode]()
-    places, seen = set(Random(seed).sample(range(1, len(entries)), 12)), Counter[str]()
+    places, seen = sorted(Random(seed).sample(range(1, len(entries)), 12)), Counter[str]()
+    states = states_at(entries, places)
 
     for place, entry in enumerate(entries, 1):
         event = event_of(entry)
@@ -71,7 +69,7 @@ def test_the_aggregator_knows_the_nodes_as_a_replay_of_their_events_does(seed: i
             nodes.pop(event.node_key, None)
             nodes |= {} if after is None else {event.node_key: after}
         if place in places:
-            assert count_nodes(state_of(entries[:place])) == nodes
+            assert count_nodes(next(states)) == nodes
             seen.update(node.use.value for node in nodes.values())
 
     assert seen, "there were Nodes"
@@ -81,8 +79,8 @@ def test_the_aggregator_knows_the_nodes_as_a_replay_of_their_events_does(seed: i
 def test_the_seconds_of_a_month_are_those_of_a_replay(seed: int) -> None:
     entries = simulated_log(seed).entries
 
-    for place in sorted(Random(seed).sample(range(len(entries) // 4, len(entries)), 6)):
-        figures = figures_of(entries[:place])
+    places = sorted(Random(seed).sample(range(len(entries) // 4, len(entries)), 6))
+    for place, figures in zip(places, figures_at(entries, places), strict=True):
         at = datetime.fromtimestamp(0, tz=START.tzinfo) + figures.at * MICROSECOND
         expected = counted(entries[:place], START, at)
 
@@ -98,7 +96,7 @@ def test_a_new_month_begins_with_the_nodes_that_there_are_and_without_their_past
     middle = log[len(log) // 2].time
     entries = [entry._replace(time=entry.time - middle + MONTH) for entry in log]
 
-    figures = figures_of(entries)
+    (figures,) = figures_at(entries, [len(entries)])
 
     at = datetime.fromtimestamp(0, tz=START.tzinfo) + figures.at * MICROSECOND
     assert at > MONTH
