@@ -1,6 +1,7 @@
 """The rules of the source tree: imports between rooms, the flow of messages, sizes, and pages."""
 
 import ast
+import gc
 import importlib
 import re
 import sys
@@ -228,7 +229,7 @@ class Module:
 @cache
 def _imports_of(tree: ast.Module) -> tuple[tuple[str, ...], ...]:
     found = list[tuple[str, ...]]()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         match node:
             case ast.Import(names=names):
                 found += [tuple(alias.name.split(".")) for alias in names]
@@ -237,6 +238,15 @@ def _imports_of(tree: ast.Module) -> tuple[tuple[str, ...], ...]:
             case ast.ImportFrom():
                 found.append(("", "relative"))
     return tuple(found)
+
+
+def _statements(parent: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement below a node; expressions, most of a tree, have none."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for node in getattr(parent, name, ()):
+            if isinstance(node, ast.stmt):
+                yield node
+            yield from _statements(node)
 
 
 def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]:
@@ -258,7 +268,13 @@ def _module(root: Path, path: Path) -> Module:
 def modules() -> tuple[Module, ...]:
     """Every module of both source roots."""
     roots = (ROOT / "services", ROOT / "shared")
-    return tuple(_module(root, path) for root in roots for path in sorted(root.rglob("*.py")))
+    # The trees stay until the process ends, and searches for garbage in them take most of the time.
+    gc.disable()
+    try:
+        return tuple(_module(root, path) for root in roots for path in sorted(root.rglob("*.py")))
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
@@ -765,9 +781,17 @@ def stories() -> tuple[Story, ...]:
     return tuple(_story(path) for path in sorted((ROOT / "tests").rglob("*.py")))
 
 
+INNER = re.compile(r"^[ \t]+(?:async )?def ", re.MULTILINE)
+"""A function in a function or in a class."""
+
+
 def _story(path: Path) -> Story:
     name, sleeps, untold = path.relative_to(ROOT), list[str](), list[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    if "sleep" not in text and not INNER.search(text):
+        return Story((), ())  # To make the tree of each file takes most of the time.
+    tree = ast.parse(text)
+    for node in ast.walk(tree) if "sleep" in text else _statements(tree):
         match node:
             case ast.Call(func=ast.Name(id="sleep")):
                 sleeps.append(f"{name}:{node.lineno}")
