@@ -105,7 +105,8 @@ class Simulation:
         with bounded(self._outputs_max):
             self._check()
             check_advice(self.world, Random(f"{self.seed} advice"), ADVICE_MAX)
-            self._unsettle()
+        self.unsettle()
+        with bounded(self._outputs_max):
             unsettled = Random(f"{self.seed} unsettled advice")
             check_advice(self.world, unsettled, ADVICE_MAX, ABOUT_NODES)
 
@@ -121,15 +122,16 @@ class Simulation:
                 self._audit()
             self._stop_faults()
 
-    def _unsettle(self) -> None:
+    def unsettle(self) -> None:
         """Lets much happen at once: else no Node leaves, is ill or is at work at the end."""
         actions = self._actions()
-        for _ in range(UNSETTLING):
-            actions[self.random.choice(UNSETTLED)]()
-            self.world.run_until_idle()
+        with bounded(self._outputs_max):
+            for _ in range(UNSETTLING):
+                actions[self.random.choice(UNSETTLED)]()
+                self.world.run_until_idle()
+                self._audit()
+            self.world.pass_time(timedelta(seconds=self.random.choice((0, 5, 60, 300))))
             self._audit()
-        self.world.pass_time(timedelta(seconds=self.random.choice((0, 5, 60, 300))))
-        self._audit()
 
     def _check(self) -> None:
         self.auditor.check_duties()
@@ -254,10 +256,11 @@ class Simulation:
 
 @cache
 def simulated_log(seed: int) -> Log:
-    """The log of a short simulation until all is quiet, for whoever only reads it.
+    """The log of a short simulation, for whoever only reads it.
 
     A process runs each simulation once, and checks none of its promises.
     """
     simulation = Simulation(seed, profile=replace(profile_of(seed), steps=LOGGED_STEPS))
     simulation.take_steps()
+    simulation.unsettle()
     return simulation.log
