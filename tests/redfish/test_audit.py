@@ -19,7 +19,7 @@ from redfish.front import ENVIRONMENT, PASSWORD, SECRETS, Front, fronted
 
 MACHINES = 6
 ROUNDS = 10
-LIMITS = Limits(connect_s=5, request_s=1.0, pause_least_s=0, pause_most_s=0)
+LIMITS = Limits(connect_s=5, request_s=0.5, pause_least_s=0, pause_most_s=0)
 RESET = "/ComputerSystem.Reset"
 
 
