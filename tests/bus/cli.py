@@ -102,7 +102,7 @@ class Up(NamedTuple):
 def running(folder: Path, *arguments: str, **settings: str) -> Iterator[Up]:
     """Everything on this machine, with its data in this folder, until Ctrl-C."""
     port = free_port()
-    # test_up.py shows two processes of services, which is what users get; each takes a second more.
+    # Users get two processes of services, as test_up.py shows; the second takes a second to start.
     settings = {"NODEPOOL_PROCESSES": "1", **settings}
     with started(port, "up", "--data-dir", str(folder), *arguments, settings=settings) as process:
         try:

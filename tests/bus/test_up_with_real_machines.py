@@ -1,4 +1,4 @@
-"""`nodepool up` with programs of their own: real machines beside simulated ones, and an archive."""
+"""`nodepool up` with two more programs: the service for real machines, and the archiver."""
 
 import asyncio
 import json

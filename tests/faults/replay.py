@@ -26,8 +26,8 @@ def faults_at_rest(world: World, sent: Sequence[SentCommand]) -> Iterator[str]:
     """Yield what is wrong with a world once all is over that takes minutes, such as a preemption.
 
     A run ends as soon as nothing is said for some seconds, so what was due later happens here.
-    The log of the world is audited from its beginning: who has read the log of the run may know
-    more of it, at the positions at which the world goes on.
+    The log of the world is audited from its beginning. The auditor of the run may know later
+    entries, at positions where the world now stores entries of its own.
     """
     auditor = Auditor()
 

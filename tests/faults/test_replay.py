@@ -47,7 +47,7 @@ def test_a_run_that_ends_during_a_preemption_has_nothing_wrong(again: bool) -> N
     assert faults == []
 
 
-def test_what_a_run_stored_after_its_log_was_copied_is_not_missed() -> None:
+def test_a_copy_that_ends_with_any_of_the_last_commits_has_nothing_wrong() -> None:
     # given a run whose services went on while its log was copied
     world = given_a_preemption_on_its_way()
     log = committed(world)
@@ -56,7 +56,7 @@ def test_what_a_run_stored_after_its_log_was_copied_is_not_missed() -> None:
     ends = [n for n, entry in enumerate(log, 1) if entry.subject.startswith("np.commit.")]
     faults = [faults_of(log[:end], world.world.log.id, NAMES) for end in ends[-12:]]
 
-    # then nothing is wrong with any of them
+    # then nothing is wrong with any copy
     assert faults == [[]] * 12
 
 

@@ -7,5 +7,5 @@ USUAL = 60
 
 
 def tried(examples: int) -> settings:
-    """Return settings with so many examples by default, and in proportion with `--examples`."""
+    """Return settings with this number of examples, which `--examples` raises in proportion."""
     return settings(max_examples=max(1, examples * settings().max_examples // USUAL), deadline=None)

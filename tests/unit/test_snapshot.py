@@ -44,7 +44,7 @@ AFFINITY = {
 
 @cache
 def busy_world() -> WorldHarness:
-    """A control plane in which something of every kind is on its way, for whoever only reads it."""
+    """Return a control plane in which something of every kind is on its way; no test changes it."""
     world = WorldHarness()
     world.given_data_center(machines=6, quota=20)
     world.given_machines(2, labels=RACK)

@@ -28,7 +28,7 @@ MONTH = (START + timedelta(days=40)).replace(day=1)
 
 
 def states_at(entries: Sequence[Entry], places: Iterable[int]) -> Iterator[State]:
-    """The states of an aggregator that reads on, after so many messages each time."""
+    """Yield the state of an aggregator after it has read the messages before each place."""
     replica = Replica(aggregator.decide.SERVICE, log=LogId("simulation"))
     for place in places:
         read_into(replica, entries[:place])
@@ -36,7 +36,7 @@ def states_at(entries: Sequence[Entry], places: Iterable[int]) -> Iterator[State
 
 
 def figures_at(entries: Sequence[Entry], places: Iterable[int]) -> Iterator[UsageFigures]:
-    """The figures of an aggregator that reads on, after so many messages each time."""
+    """Return the figures of an aggregator after the messages before each place."""
     return (state.figures.usage for state in states_at(entries, places))
 
 

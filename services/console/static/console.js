@@ -185,7 +185,7 @@
     });
   };
 
-  // Copying. A frame may bring other buttons, so a button says by its text that it was copied.
+  // Copying. A frame may bring other buttons, so the copied text decides which button says "Copied".
   let copied = null;
   let untilForgotten = 0;
   const copyOf = (button) => ("copyAddress" in button.dataset ? location.href : button.dataset.copy);

@@ -88,9 +88,9 @@ class Machine:
 
     @property
     def may_be_given_away(self) -> bool:
-        """Return whether the allocator may hold the machine for free.
+        """Return whether the allocator may know the machine as free.
 
-        It may not have read yet that the provider has taken a free machine out of service.
+        The allocator may not have read yet that the provider took the machine out of service.
         """
         return self.holder in ("", TRIAGE)
 

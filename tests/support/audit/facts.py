@@ -90,7 +90,8 @@ class History(Generic[T]):
 class Machine:
     """A machine; `holder` is a NodePool's uid, or names why it is no Node; empty if it is free.
 
-    taken_out: where it went to triage while it was free; 0 unless it is in triage since then.
+    taken_out: the position at which it went to triage while it was free; 0 unless it is in triage
+        since then.
     assignment: the number of its last assignment; 0 before the first.
     wipes: whether it is wiped after each stay.
     unwiped: whether it was new, or a stay has begun, since it was wiped.
@@ -123,7 +124,7 @@ class Machine:
 
     @property
     def may_be_given_away(self) -> bool:
-        """Return whether it is free, or was so before it was taken out of service."""
+        """Return whether it is free, or was free before it was taken out of service."""
         return not self.holder or self.taken_out > 0
 
     def was_free(self, position: int) -> bool:

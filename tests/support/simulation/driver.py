@@ -45,7 +45,7 @@ UNSETTLED = (*["run_pod"] * 8, *("scale", "fail") * 3, "reserve", "allow", "pree
 UNSETTLING = 60
 """How much of that."""
 LOGGED_STEPS = 1_500
-"""How many steps of a simulation are in its log for whoever only reads it."""
+"""How many steps a simulation takes for tests that only read its log."""
 
 
 @dataclass
@@ -256,9 +256,9 @@ class Simulation:
 
 @cache
 def simulated_log(seed: int) -> Log:
-    """The log of a short simulation, for whoever only reads it.
+    """Return the log of a short simulation to tests that only read it.
 
-    A process runs each simulation once, and checks none of its promises.
+    A process runs each simulation once, audits each step, and skips the checks at the end.
     """
     simulation = Simulation(seed, profile=replace(profile_of(seed), steps=LOGGED_STEPS))
     simulation.take_steps()
