@@ -42,6 +42,11 @@ def test_two_control_planes_that_start_at_once_serve_their_metrics_on_different_
     errors = [path.read_text() for path in sorted(tmp_path.glob("*/logs/*.err"))]
     assert set(errors) == {""}
 
+    # and no service has waited for streams or was denied anything
+    logs = "".join(path.read_text() for path in tmp_path.glob("*/logs/*.log"))
+    assert "not provisioned" not in logs
+    assert "bus error" not in logs
+
 
 def test_a_log_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
     # given a data directory with a file in the place of the folder of logs

@@ -1,6 +1,7 @@
 """The services after the log of a run, and what has to hold once they have come to rest."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from nodepool.contract.log import Entry, LogId
 from nodepool.engine.world import Log, World
@@ -30,13 +31,15 @@ def faults_at_rest(world: World, sent: Sequence[SentCommand]) -> Iterator[str]:
     entries, at positions where the world now stores entries of its own.
     """
     auditor = Auditor()
+    for entry in tuple(world.log.entries):
+        with suppress(Violation):  # The audit of the run has reported it.
+            auditor.read(entry)
 
     def audit() -> None:
         for entry in world.log.entries[auditor.position :]:
             auditor.read(entry)
 
     try:
-        audit()
         run_until_quiet(world, audit)
         FinalChecks(world, auditor.facts, auditor.history).check(sent)
     except Violation as violation:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from support.audit.auditor import Auditor, violations
-from support.audit.facts import Violation
+from support.audit.facts import TRIAGE, Violation
 from support.constants import A100, H100, PREFER_IDLE
 from support.manifests import rack_affinity
 from support.reference.history import History
@@ -304,6 +304,24 @@ def test_a_machine_may_be_given_away_until_the_allocator_reads_that_it_was_taken
     given = f"acme/prod/train is given {MACHINE}"
     known = f"CWNodeAssigned: {given}, which was known to be out of service"
     assert found == [[], [known]]
+
+
+def test_a_machine_that_is_returned_out_of_service_may_not_be_given_away() -> None:
+    # given a machine that a late allocator holds back, and that its provider takes out of service
+    world = WorldHarness()
+    world.given_data_center(machines=1)
+    with world.paused("allocator"):
+        world.reclaim(1)
+        world.take_out("n1", "it does not answer")
+
+    # when it is returned
+    world.give_back(1)
+    auditor = Auditor()
+    for entry in world.entries():
+        auditor.read(entry)
+
+    # then the audit knows that it is still out of service
+    assert auditor.facts.machines[MACHINE].holder == TRIAGE
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from flow.test_fleet_metrics import shown
+from nodepool.contract import metrics
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.invariants import RULES
 from support.audit.auditor import violations
@@ -143,6 +145,7 @@ def test_a_machine_that_is_taken_out_before_a_late_allocator_gives_it_away_is_a_
     assert world.conditions("train")["AtTarget"] == "TargetMet"
     node = {"org": "acme", "cluster": "prod", "nodePool": "train", "node": world.machine_name("n1")}
     assert world.machine_status("n1") == {"state": "Assigned", **node}
+    assert ("triage", "TakenOut") not in shown(world, metrics.MACHINES)
 
     # and the stays that follow
     world.scale("train", 0)

@@ -5,7 +5,7 @@ from typing import NamedTuple, assert_never
 
 from immutables import Map
 
-from aggregator import CordonChanged, Hears, MachineReported, NodeChanged, NodeLeft, RealMachineSeen
+from aggregator import CordonChanged, Hears, NodeChanged, NodeLeft, RealMachineSeen
 from aggregator.figures.failures import failure_at_the_end, outage_cause, problems_of, triage_cause
 from aggregator.figures.limits import Limits
 from aggregator.figures.nodes import NodeFigures
@@ -97,7 +97,7 @@ def _fold(figures: Figures, step: Step, message: Hears, context: Context) -> Fig
         case OfRealMachine():
             return _real_machine_seen(figures, step, message)
         case OfMachine():
-            return _machine_changed(figures, step, message, outage_cause(message))
+            return _machine_changed(figures, step, message.machine_key, outage_cause(message))
         case on.CWNodeCordoned() | on.CWNodeUncordoned():
             return _cordon_changed(figures, step, message, context)
         case on.QuotaChecked():
@@ -203,7 +203,8 @@ def _removal_failed(
 def _node_assigned(
     figures: Figures, step: Step, event: on.CWNodeAssigned, context: Context
 ) -> Figures:
-    """Return the figures with a new Node."""
+    """Return the figures with a new Node; its machine is no longer out of service."""
+    figures = _machine_changed(figures, step, event.machine_key)
     pool = step.before.pools.get(event.key)
     if not step.rule and pool is not None and figures.limits.is_grant_passed(pool):
         figures = figures.count_violation("GrantPassed", context)
@@ -272,18 +273,15 @@ def _node_left(figures: Figures, step: Step, event: NodeLeft, context: Context) 
         nodes = nodes.count_failure(node, failure)
     if isinstance(event, on.CWNodeDeleted):
         nodes = nodes.count_removal(node, event.removal.value, context.time)
-    figures = _machine_changed(figures.with_nodes(nodes), step, event, cause)
+    figures = _machine_changed(figures.with_nodes(nodes), step, event.machine_key, cause)
     return _pool_changed(figures, step, event, context)
 
 
-def _machine_changed(
-    figures: Figures, step: Step, event: MachineReported | NodeLeft, cause: str = ""
-) -> Figures:
+def _machine_changed(figures: Figures, step: Step, key: MachineKey, cause: str = "") -> Figures:
     """Return the figures after a machine changed.
 
     cause: why the machine goes to triage, in one word; empty if it does not go there now.
     """
-    key = event.machine_key
     machine, status = step.after.machine(key), step.after.machines.get(key)
     before, after = figures.triage.get(key), None
     if machine is not None and status is not None and machine.holder == TRIAGE:

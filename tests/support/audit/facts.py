@@ -90,8 +90,8 @@ class History(Generic[T]):
 class Machine:
     """A machine; `holder` is a NodePool's uid, or names why it is no Node; empty if it is free.
 
-    taken_out: the position at which it went to triage while it was free; 0 unless it is in triage
-        since then.
+    taken_out: where its provider took it out of service while it was free or held back; 0 unless
+        it is out of service since then.
     assignment: the number of its last assignment; 0 before the first.
     wipes: whether it is wiped after each stay.
     unwiped: whether it was new, or a stay has begun, since it was wiped.
@@ -112,7 +112,12 @@ class Machine:
 
     def hold(self, holder: str, position: int) -> None:
         """Note who holds it now; a machine that nobody holds is wiped first if it has to be."""
-        self.taken_out = 0 if self.holder or holder != TRIAGE else position
+        if self.holder == RECLAIMED and self.taken_out and not holder:
+            holder = TRIAGE
+        elif not self.holder and holder == TRIAGE:
+            self.taken_out = position
+        elif holder != RECLAIMED:
+            self.taken_out = 0
         self.holder = ZAP if self.unwiped and not holder else holder
         if self.wipes:
             self.zapped.add(position, self.holder == ZAP)
@@ -125,11 +130,11 @@ class Machine:
     @property
     def may_be_given_away(self) -> bool:
         """Return whether it is free, or was free before it was taken out of service."""
-        return not self.holder or self.taken_out > 0
+        return self.was_free(0)
 
     def was_free(self, position: int) -> bool:
         """Return whether a service that has read the log up to a position may give it away."""
-        return not self.holder or self.taken_out > position
+        return not self.holder or (self.holder == TRIAGE and self.taken_out > position)
 
 
 class Acknowledged(NamedTuple):

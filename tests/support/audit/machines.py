@@ -16,7 +16,7 @@ from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import PodClass
-from support.audit.facts import TRIAGE, ZAP, Facts, Machine, Origin, Violation
+from support.audit.facts import RECLAIMED, TRIAGE, ZAP, Facts, Machine, Origin, Violation
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -28,6 +28,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             machine = facts.machines[message.machine_key]
             if machine.holder == TRIAGE:
                 machine.hold("", origin.position)
+            elif machine.holder == RECLAIMED:
+                machine.taken_out = 0
         case MachineStateChanged():
             _moved(facts.machines[message.machine_key], message, origin)
         case MachineWiped():
@@ -45,6 +47,8 @@ def _moved(machine: Machine, message: MachineStateChanged, origin: Origin) -> No
     was_free = not machine.holder and machine.assignment == message.assignment
     if has_failed or (was_free and message.state is MachineState.TRIAGE):
         machine.hold(TRIAGE, origin.position)
+    elif machine.holder == RECLAIMED and message.state is MachineState.TRIAGE:
+        machine.taken_out = origin.position
 
 
 def _wiped(machine: Machine, message: MachineWiped, origin: Origin) -> None:
