@@ -241,7 +241,7 @@ def _imports_of(tree: ast.Module) -> tuple[tuple[str, ...], ...]:
 
 
 def _statements(parent: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below a node; expressions, most of a tree, have none."""
+    """Yield every statement below a node; expressions, most of a tree, hold no statements."""
     for name in ("body", "handlers", "orelse", "finalbody", "cases"):
         for node in getattr(parent, name, ()):
             if isinstance(node, ast.stmt):

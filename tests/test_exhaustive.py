@@ -40,7 +40,7 @@ def _matches(service: str, module: str) -> bool:
 
 
 def list_matching(service: str) -> list[str]:
-    """The modules of a service that have to handle each message that it hears."""
+    """Return the modules of a service that have to handle each message that the service hears."""
     # The state of the aggregator has two parts; the events of the read model are in `changes`.
     states = "state" if _matches(service, "state") else "changes"
     return [f"{service}.{name}" for name in (states, "decide") if _matches(service, name)]
@@ -52,7 +52,7 @@ MATCHING = frozenset(module for service in SERVICES for module in list_matching(
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy reports once each service hears and says one more message."""
+    """Return what mypy reports if each service hears and says one more message."""
     folder = tmp_path_factory.mktemp("mypy")
     shadows: list[str] = []
     for service in SERVICES:
@@ -75,7 +75,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def find_unhandled(message: str, report: str) -> set[str]:
-    """The modules in which mypy finds a message that is not handled."""
+    """Return the modules in which mypy finds a message that is not handled."""
     found = re.findall(rf'(?m)^services/(\w+)/(\w+)\.py:.*"assert_never".*{message}', report)
     return {f"{service}.{module}" for service, module in found}
 

@@ -29,7 +29,7 @@ PLENTY = {"queries_per_second": 100_000, "queries_burst": 100_000}
 PAGES = 30
 """How many pages of history somebody asks for at once."""
 COMMANDS_OF_A_PAGE = 20
-"""How many commands a page of history has, each of which is read with its outcome."""
+"""The number of commands on a page of history; each command is read with its outcome."""
 SECRET = "s3cret"  # A label of an object of the other organisation.
 SCALE = f"np.cmd.{ORG}.{CLUSTER}.train.ScaleNodePool"
 UNHEARD, UNHEARD_S = f"{SCALE}.more", 2.0

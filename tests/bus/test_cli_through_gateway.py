@@ -82,7 +82,7 @@ REFUSED = (
         "org: the credentials are those of acme/olga (owner), who sees acme only (Forbidden)",
     ),
 )
-"""What users may not do: the user, the command, and what its error says."""
+"""The refused commands: the user, the command, and the text of the error."""
 POOLS = 150
 Command = Callable[..., Done]
 User = Callable[..., Command]

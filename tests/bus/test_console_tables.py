@@ -17,7 +17,7 @@ from nodepool.contract.commands import AddMachines
 from support.constants import H100, ZONE
 
 CELLS = 150
-"""How many Nodes a page shows as cells in a story about long tables."""
+"""The number of Nodes that a page shows as cells in the stories about long tables."""
 MANY = CELLS + 70
 """More Nodes than a page shows as cells or has rows for."""
 ROW = re.compile(r'<tr role="row" data-row id="node-([^"]+)"')

@@ -136,7 +136,7 @@ async def archive_messages(archive: Path) -> list[Entry]:
 
 
 def stored_bytes(folder: Path) -> int:
-    """How many bytes of messages a server has in the files of a log that it may be restoring."""
+    """Return the size in bytes of the message files of a log that a server may be restoring."""
     size = 0
     for file in folder.glob("**/NODEPOOL/msgs/*.blk"):
         with suppress(FileNotFoundError):  # The server may replace a file meanwhile.

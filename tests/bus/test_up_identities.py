@@ -65,7 +65,7 @@ async def test_who_shows_no_key_is_refused_and_nobody_else_is(tmp_path: Path) ->
 
 
 def logs_of(folder: Path) -> str:
-    """What all services have logged."""
+    """Return what all services have logged."""
     return "".join(path.read_text() for path in folder.glob("logs/*.log"))
 
 

@@ -282,7 +282,7 @@ MACHINE = "US-EAST-04A/g3779b1"
 
 
 def log_of_a_late_allocator() -> Log:
-    """A machine is taken out of service, and the allocator gives it away before it reads that."""
+    """Return a log in which an allocator has not read yet that the machine it gives is out."""
     world = WorldHarness()
     world.given_data_center(machines=1)
     with world.paused("allocator"):

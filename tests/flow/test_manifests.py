@@ -218,7 +218,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 
 def list_outcomes(harness: Harness) -> dict[str, list[str]]:
-    """Applies each wrong manifest; the outcomes, by what is wrong."""
+    """Apply each wrong manifest; return the outcomes by what is wrong."""
     sent = {
         name: harness.send("ApplyNodePool", TRAIN, content)
         for name, (content, _) in REFUSED.items()
@@ -271,7 +271,7 @@ def test_a_manifest_is_accepted_with(harness: Harness) -> None:
 
 
 def pool_of(name: str) -> str:
-    """The NodePool with the manifest of this name."""
+    """Return the name of the NodePool with this accepted manifest."""
     return name.lower().replace(" ", "-")
 
 

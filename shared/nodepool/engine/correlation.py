@@ -17,7 +17,7 @@ from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine,
 CORRELATIONS_MAX = 20_000
 """The least number of NodePools and machines that are remembered."""
 DROPPED = 1_000
-"""The number of NodePools and machines that are dropped together, once there are so many too many.
+"""The number of NodePools and machines that are dropped together, once as many are too many.
 
 The least recently mentioned are dropped first. Dropping each alone would be slow: to find the first
 key of a dict, Python passes the gaps that removed keys leave.

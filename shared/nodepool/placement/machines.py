@@ -188,7 +188,7 @@ class Inventory:
                 return self if machine is None else self._take_out(key, machine, event)
             case MachineReclaimed():
                 chosen = self.machines[key]
-                assert chosen.may_be_given_away, f"{key} is reclaimed while it is held"
+                assert chosen.may_be_given_away, f"{key} is held by {chosen.holder}"
                 out = chosen.holder == TRIAGE
                 return self._with(key, replace(chosen, holder=RECLAIMED, out=out))
             case MachineReturned():

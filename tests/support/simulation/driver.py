@@ -111,7 +111,7 @@ class Simulation:
             check_advice(self.world, unsettled, ADVICE_MAX, ABOUT_NODES)
 
     def take_steps(self) -> None:
-        """Takes all steps, lets the faults stop, and runs until all is quiet."""
+        """Take all steps, let the faults stop, and run until all is quiet."""
         with bounded(self._outputs_max):
             self._start()
             for _ in range(self._steps):
